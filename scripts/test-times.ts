@@ -1,7 +1,7 @@
-/** The times of a test run, from the files that its lanes left (scripts/last-run.ts). Reads and prints nothing. */
+/** Computes and renders the times of a test run from the files of its lanes; reads and prints nothing itself. */
 import { matchesGlob } from "node:path";
 
-/** One line of lanes.tsv. */
+/** One line of lanes.tsv; times in milliseconds since 1970. */
 export interface Lane {
   name: string;
   startedAt: number;
@@ -9,18 +9,18 @@ export interface Lane {
   exitCode: number;
 }
 
-/** The used part of a report of vitest's JSON reporter. */
+/** The part that is used of a report of vitest's JSON reporter. */
 export interface Report {
   testResults: {
     name: string;
-    /** Milliseconds since 1970: when its first test began, and its last one ended. */
+    /** Start of the first test and end of the last, in milliseconds since 1970. */
     startTime: number;
     endTime: number;
     assertionResults: { fullName: string; status: string; duration?: number | null }[];
   }[];
 }
 
-/** test/budget.json: wall clock budget of a group of files. A file belongs to the first group that has it. */
+/** test/budget.json: wall-clock minutes for each group of files. A file belongs to the first group that matches it. */
 export type Budget = Record<string, { files: string[]; minutes: number }>;
 
 export interface TestTimes {
@@ -42,7 +42,7 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const NO_GROUP = "(in no group)";
 
-/** `lane<TAB>start<TAB>end<TAB>exit code`, in seconds since 1970. The last line of a repeated lane counts. */
+/** Parses lines `lane<TAB>start<TAB>end<TAB>exit code`, in seconds since 1970. The last line of a lane counts. */
 export function readLanes(text: string): Lane[] {
   const lanes = text
     .split("\n")
@@ -59,7 +59,7 @@ export function readLanes(text: string): Lane[] {
   return [...new Map(lanes.map((lane) => [lane.name, lane])).values()];
 }
 
-/** `root` is what paths in reports are relative to; lanes without a report died before they wrote it. */
+/** Computes all times. Paths in reports are made relative to `root`; a lane without a report died early. */
 export function timesOf(
   { lanes, reports, root }: { lanes: Lane[]; reports: Map<string, Report>; root: string },
   budget: Budget,
@@ -90,7 +90,7 @@ export function timesOf(
   };
 }
 
-/** The rest may have run a day after the first part: the time in between does not count. */
+/** Wall-clock time in which at least one lane ran: the parts of a run may be a day apart. */
 function timeWithAny(lanes: readonly Lane[]): number {
   let [total, until] = [0, 0];
   for (const { startedAt, endedAt } of lanes.toSorted((a, b) => a.startedAt - b.startedAt)) {
@@ -101,8 +101,8 @@ function timeWithAny(lanes: readonly Lane[]): number {
 }
 
 /**
- * A group's time is its share of the wall clock: while several files run side by side, each has an equal part of that
- * time. So the groups together take no longer than the run, however many lanes it has.
+ * Each group's share of the wall clock: files that run at the same time share it equally. So all groups together take
+ * no longer than the run.
  */
 function groupsOf(ran: readonly RanFile[], budget: Budget): TestTimes["groups"] {
   const groups = new Map(

@@ -1,6 +1,6 @@
 /**
- * Prints the tables of docs/guide/{errors,limits,states}.md from the contract, between their markers. `--check` writes
- * nothing and fails when a page differs from the contract.
+ * Writes the tables in docs/guide/{errors,limits,states}.md from the contract, between their markers. `--check` writes
+ * nothing and fails when a page differs.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -70,7 +70,7 @@ function transitionTable(): string {
   );
 }
 
-/** A value with the unit that its name ends in. */
+/** Formats a limit with the unit that its name ends in. */
 function amount(name: string, value: number): string {
   if (name.endsWith("Ms")) return inLargestUnit(value, DURATIONS);
   if (name.endsWith("Bytes")) return inLargestUnit(value, BYTES);
@@ -90,14 +90,14 @@ const BYTES: [number, string][] = [
   [1, "bytes"],
 ];
 
-/** 24 h stays 24 h: a unit is used only from twice its size on, or when no smaller unit is left. */
+/** Formats a value in the largest unit that divides it; days only from 2 d, so that 24 h stays 24 h. */
 function inLargestUnit(value: number, units: [number, string][]): string {
   const fitting = units.find(([size, name]) => value % size === 0 && (name !== "d" || value >= 2 * size));
   const [size, name] = fitting ?? [1, ""];
   return `${value / size} ${name}`;
 }
 
-/** Columns are padded the way the formatter pads them, so that both agree on every byte. */
+/** Renders a table, padded as the formatter pads it, so that both produce the same bytes. */
 function table(header: string[], rows: string[][]): string {
   const widths = header.map((cell, at) =>
     Math.max(3, ...[cell, ...rows.map((row) => row[at] ?? "")].map(chars)),

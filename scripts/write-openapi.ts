@@ -1,4 +1,4 @@
-/** Writes docs/openapi.yaml from the routes; with --check only compares. */
+/** Writes docs/openapi.yaml from the routes of control; with --check it only compares. */
 import path from "node:path";
 import { describeApi } from "@vivarium/control/app";
 import { createLog } from "@vivarium/kit/log";

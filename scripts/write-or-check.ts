@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 
-/** For generated files under review: writes one, or with --check compares and fails when it is out of date. */
+/** Writes a generated file, or with --check fails when the file differs. */
 export async function writeOrCheck(file: string, content: string, command: string): Promise<void> {
   const name = path.relative(process.cwd(), file);
   if (!process.argv.includes("--check")) {

@@ -1,5 +1,5 @@
 /**
- * Prints docs/rooms.md: every folder of sources with its files, each with the first sentence of its first comment.
+ * Prints docs/rooms.md: every folder of sources with its files, each with the first sentence that describes it.
  * `--check` writes nothing and fails when the page is out of date.
  */
 import { glob, readFile } from "node:fs/promises";
@@ -13,9 +13,9 @@ const SENTENCE_CHARS = 160;
 
 const HEAD = `# Rooms
 
-A room is a folder of sources that owns one noun. This page is printed from the first comment of each file by
-\`npm run docs\`; a file without a comment is what its name says. Which room may import which:
-\`test/support/floor-rules.ts\`.
+A room is a folder of sources that owns one noun. This page is printed by \`npm run docs\` from the comment at
+the head of each file, or else from that on its first export; a file without either is what its name says. Which room
+may import which: \`test/support/floor-rules.ts\`.
 `;
 
 const files = (await Array.fromAsync(glob(SOURCES, { cwd: ROOT })))
@@ -35,16 +35,21 @@ async function sectionOf(room: string, inside: string[]): Promise<string> {
   return `## \`${room}\`\n\n${lines.join("\n")}\n`;
 }
 
-/** Of the comment at the head of the file, or else of the first thing that is documented. */
+/** First sentence of the comment at the very beginning of a file, or else of the comment on its first export. */
 function firstSentence(file: string, text: string): string {
-  const inRust = () => (/^(?:\/\/!.*\n)+/.exec(text) ?? /^(?:\/\/\/.*\n)+/m.exec(text))?.[0] ?? "";
   const comment = file.endsWith(".rs")
-    ? inRust().replaceAll(/^\/\/[/!] ?/gm, "")
-    : (/\/\*\*([\s\S]*?)\*\//.exec(text)?.[1] ?? "").replaceAll(/^\s*\* ?/gm, "");
-  const [paragraph = ""] = comment.split(/\n\s*\n/);
+    ? (/^(?:\/\/!.*\n)+/.exec(text) ?? /^(?:\/\/\/.*\n)+/m.exec(text))?.[0].replaceAll(/^\/\/[/!] ?/gm, "")
+    : (/^\/\*\*([\s\S]*?)\*\//.exec(text) ?? aboveFirstExport(text))?.[1]?.replaceAll(/^\s*\* ?/gm, "");
+  const [paragraph = ""] = (comment ?? "").split(/\n\s*\n/);
   const plain = paragraph.replaceAll(/\s+/g, " ").trim();
-  const sentence = (/^.*?[.:](?= |$)/.exec(plain)?.[0] ?? plain).replace(/[.:]$/, "");
+  const sentence = (/^.*?\.(?= |$)/.exec(plain)?.[0] ?? plain).replace(/[.:]$/, "");
   const isLong = sentence.length > SENTENCE_CHARS;
   const short = isLong ? `${sentence.slice(0, SENTENCE_CHARS).replace(/\s+\S*$/, "")} …` : sentence;
   return short.replaceAll("<", "\\<");
+}
+
+/** The comment on the first export, with group 1 for its text. */
+function aboveFirstExport(text: string): RegExpExecArray | null {
+  const code = text.slice(0, /^export\b/m.exec(text)?.index);
+  return /(?:^|\n)\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n(?:\/\/.*\n)*$/.exec(code);
 }

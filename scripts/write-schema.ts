@@ -1,4 +1,4 @@
-/** Writes packages/control/src/db/schema.sql, the net effect of all migrations; with --check only compares. */
+/** Writes packages/control/src/db/schema.sql, the result of all migrations; with --check it only compares. */
 import path from "node:path";
 import { dumpSchema } from "@vivarium/control/schema";
 import { createLog } from "@vivarium/kit/log";

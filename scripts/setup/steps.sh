@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# How a step runs and speaks. A step is a function; it calls `progress` only when it has something to do, and `fail`
-# when it knows what is wrong. The output of its commands goes to the log and is shown only when the step fails.
+# Runs the steps of ./setup. A step is a function; it calls `progress` only when it has something to do, and `fail` when
+# it knows the cause of a failure. The output of its commands goes to a log, which is shown only when the step fails.
 
 SETUP_LOG=$CACHE_DIR/setup.log
 EXPLANATION=$CACHE_DIR/setup.explanation
@@ -10,7 +10,7 @@ seconds_since() {
   awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { sub(",", ".", from); sub(",", ".", to); printf "%.1f s", to - from }'
 }
 
-# step NAME WHAT WAY_OUT FUNCTION: runs FUNCTION with -e, prints one line with the result and the time it took.
+# step NAME WHAT WAY_OUT FUNCTION: runs FUNCTION with `set -e`; prints one line with the result and the duration.
 step() {
   local name=$1 what=$2 way_out=$3 function=$4 started=$EPOCHREALTIME status
   rm -f "$EXPLANATION" "$STEP_WORKED"
@@ -39,7 +39,7 @@ progress() {
   printf '\n%-10s   %s' '' "$*" >&3
 }
 
-# fail WRONG EXPECTED WAY_OUT
+# fail WRONG EXPECTED WAY_OUT: ends the step with an explanation.
 fail() {
   printf 'What is wrong:  %s\nExpected:       %s\nWay out:        %s\n' "$1" "$2" "$3" >"$EXPLANATION"
   exit 1
@@ -59,7 +59,7 @@ explain_failure() {
   } >&2
 }
 
-# hash_of PATH...: one hash over the names and contents of files and folders.
+# hash_of PATH...: prints one hash over the names and contents of files and folders.
 hash_of() {
   find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum | cut -c1-16
 }

@@ -1,4 +1,4 @@
-/** Plain requests to a service, for facts that the SDK would hide: statuses, headers, raw bytes. */
+/** HTTP requests without the SDK, for facts that it hides: statuses, headers, raw bytes. */
 import type { ServiceFacts } from "./service.ts";
 
 export interface Answer {
@@ -11,10 +11,10 @@ export interface Answer {
 export interface Ask {
   method?: string;
   body?: unknown;
-  /** Sent as it is, instead of `body`. */
+  /** Raw body, instead of `body`. */
   raw?: string | Uint8Array<ArrayBuffer>;
   headers?: Record<string, string>;
-  /** Authorization header; null: no header. */
+  /** Authorization header; null sends none; default: the service's key. */
   authorization?: string | null;
 }
 

@@ -1,4 +1,4 @@
-/** A real browser without a window. Names below localhost lead to this host by themselves. */
+/** Starts a real headless browser. Names below localhost lead to this host without DNS. */
 import { type Browser, chromium } from "playwright-core";
 
 export async function startBrowser(): Promise<Browser> {

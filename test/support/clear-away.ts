@@ -1,7 +1,7 @@
 /**
- * clear-away.ts PID DATA_DIR: ends a service that its test can no longer stop, with the machines of its sessions, and
- * removes its data. Does nothing when the process is gone, or its pid belongs to another process: then the service was
- * stopped properly.
+ * Ends a service that its test can no longer stop, with the machines of its sessions, and removes its data. Usage:
+ * clear-away.ts PID DATA_DIR. Does nothing if the process is gone or its pid was reused: then the service was stopped
+ * properly.
  */
 import { rm } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
@@ -16,7 +16,7 @@ if (isIt()) {
   process.kill(pid, "SIGTERM");
   for (const until = Date.now() + STOP_LIMIT_MS; isIt() && Date.now() < until; ) await sleep(100);
   killMachines(machineTraces(dataDir), dataDir);
-  // A machine that is killed still writes for a moment.
+  // A killed machine may still write for a moment.
   await sleep(500);
   await rm(dataDir, { recursive: true, force: true });
 }

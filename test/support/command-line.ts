@@ -1,4 +1,4 @@
-/** The command line as its users run it: a process of its own, with the running service's address and key. */
+/** Runs `viv` as its users do: as a process, with the address and key of the running service. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { tmpdir } from "node:os";
@@ -15,20 +15,20 @@ export interface Ended {
   err: string;
 }
 
-/** Environment of the command line, for the running service. */
+/** Environment of `viv` for the running service. */
 export function vivEnvironment(): Record<string, string> {
   const { url, apiKey } = sharedService();
   return { PATH: process.env.PATH ?? "", HOME: tmpdir(), VIV_URL: url, VIV_API_KEY: apiKey };
 }
 
-/** The words that run it, for a shell. */
+/** Command of `viv` for a shell. */
 export const VIV_COMMAND = `${process.execPath} ${MAIN}`;
 
 export function startViv(...argv: string[]): ChildProcess & { ended: Promise<Ended> } {
   return startVivWith({}, ...argv);
 }
 
-/** With something on its standard input, which is empty otherwise, or with additional environment. */
+/** Starts `viv` with a standard input, which is empty by default, or with more environment variables. */
 export function startVivWith(
   { input, env = {}, cwd }: { input?: Readable; env?: Record<string, string>; cwd?: string },
   ...argv: string[]
@@ -38,7 +38,7 @@ export function startVivWith(
     cwd,
     stdio: ["pipe", "pipe", "pipe"],
   });
-  // A command that ends before it has read everything is no failure of the test.
+  // EPIPE: a command may end before it has read all input.
   child.stdin.on("error", () => {});
   if (input === undefined) child.stdin.end();
   else input.pipe(child.stdin);
@@ -48,7 +48,7 @@ export function startVivWith(
   });
 }
 
-/** Standard output of a command that must succeed. */
+/** Runs `viv` and returns its standard output; throws if it fails. */
 export async function viv(...argv: string[]): Promise<string> {
   const { code, out, err } = await startViv(...argv).ended;
   if (code !== 0) throw new Error(`viv ${argv.join(" ")} ended with ${code}: ${err}${out}`);

@@ -1,4 +1,4 @@
-/** Damages one file of a published snapshot on disk, as a failing disk or a stray hand would. */
+/** Damages one file of a published snapshot, as a failing disk would. */
 import { execFileSync } from "node:child_process";
 import { closeSync, openSync, readFileSync, readSync, renameSync, statSync, writeSync } from "node:fs";
 import { rm, truncate } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { crc32 } from "node:zlib";
 const PAGE_BYTES = 4096;
 const EMPTY_PAGE_SUM = crc32(Buffer.alloc(PAGE_BYTES));
 
-/** Copies share their files with the original snapshot; this file stops being shared. Its age stays. */
+/** Gives a snapshot's file blocks of its own, since copies share them, without changing its timestamps. */
 export function unshare(file: string): void {
   execFileSync("cp", ["--reflink=always", "--preserve=all", file, `${file}.own`]);
   renameSync(`${file}.own`, file);
@@ -23,7 +23,7 @@ export async function removeFile(dir: string, name: string): Promise<void> {
   await rm(join(dir, name));
 }
 
-/** Flips one bit. `isSilent`: the file is as old as before, as after an error of the disk. */
+/** Flips one bit. `isSilent`: timestamps stay as they were, as after a disk error. */
 export async function flipBit(dir: string, name: string, offset: number, isSilent: boolean): Promise<void> {
   const file = join(dir, name);
   unshare(file);
@@ -40,7 +40,7 @@ export async function flipBit(dir: string, name: string, offset: number, isSilen
 
 export type PageKind = "own" | "inherited" | "empty";
 
-/** Offset of the first page of this kind, by the snapshot's own table: sums, then a bitmap of its own pages. */
+/** Offset of the first page of this kind, found in the snapshot's table: page sums, then a bitmap of own pages. */
 export function pageOffset(dir: string, kind: PageKind): number {
   const table = readFileSync(join(dir, "mem.sums"));
   const pages = statSync(join(dir, "mem")).size / PAGE_BYTES;

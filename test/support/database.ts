@@ -1,4 +1,4 @@
-/** The catalog of a running service, for settings without an endpoint: ceilings. */
+/** Queries the database of a running service, for settings without an endpoint. */
 import { join } from "node:path";
 import pg from "pg";
 import type { ServiceFacts } from "./service.ts";
@@ -14,7 +14,7 @@ export async function query(facts: ServiceFacts, statement: string): Promise<Rec
   }
 }
 
-/** Lets every organisation run so many sessions at once. */
+/** Sets how many sessions each organisation may run at once. */
 export async function raiseCeiling(facts: ServiceFacts, sessions: number): Promise<void> {
   await query(facts, `update orgs set concurrent_sessions = ${sessions}`);
 }

@@ -1,15 +1,15 @@
-/** Ends a service of tests together with the process that started it, also when that process is killed. */
+/** Ends a service of tests when the process that started it ends, even if that was killed. */
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 
-/** Waits for the end of its input; the event that ends the other process may kill this one at once. */
+/** Waits until its input ends, then runs its arguments, in a process that survives whatever kills the parent. */
 const WATCH = 'read -r _; exec "$@"';
 
 export function endWithMe(pid: number, dataDir: string): void {
   const clearAway = [process.execPath, join(import.meta.dirname, "clear-away.ts"), String(pid), dataDir];
   const watch = spawn("sh", ["-c", WATCH, "watch", ...clearAway], {
     stdio: ["pipe", "ignore", "ignore"],
-    // A group of its own: the event that ends this process may end its whole group.
+    // A process group of its own, since the parent's whole group may be killed.
     detached: true,
   });
   watch.unref();

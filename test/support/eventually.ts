@@ -1,9 +1,9 @@
 import { sleep } from "@vivarium/kit/clock";
 
-/** Part of the patience that one look may use up: a process that did not run for seconds has not waited that long. */
-const LOOK_MS = 250;
+/** Milliseconds that one check counts for at most: a process that was suspended has not waited that long. */
+const CHECK_MS = 250;
 
-/** Repeats `check` until it does not throw; its last failure is the test's failure. */
+/** Repeats `check` until it does not throw; after the time limit its last error is thrown. */
 export async function eventually<T>(
   check: () => Promise<T> | T,
   withinMs = 10_000,
@@ -17,6 +17,6 @@ export async function eventually<T>(
       if (waited >= withinMs) throw error;
     }
     await sleep(everyMs);
-    waited += Math.min(performance.now() - began, LOOK_MS + everyMs);
+    waited += Math.min(performance.now() - began, CHECK_MS + everyMs);
   }
 }

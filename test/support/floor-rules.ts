@@ -6,8 +6,8 @@ import { basename, dirname, join } from "node:path";
 import { importsOf, isTest, type Source, type SourceRule } from "./source-rules.ts";
 
 /**
- * From the ground up; rooms of one floor do not know each other. Files outside of rooms (app.ts, main.ts) compose them,
- * except those that are named here.
+ * Rooms by floor, lowest first; rooms of one floor do not import each other. Files outside of rooms import any, except those
+ * that are named here.
  */
 export const FLOORS: Record<string, readonly (readonly string[])[]> = {
   control: [
@@ -35,7 +35,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
   gateway: [["policy", "previews"], ["tables"], ["egress-log"], ["dns"], ["egress"]],
 };
 
-/** Rooms that write columns of a session, with the columns: as `packages/control/src/db/tables.ts` declares them. */
+/** Owners of a session's columns, by column: the rooms that `packages/control/src/db/tables.ts` declares as writers. */
 export function columnOwners(tables: string): Map<string, string> {
   const declared = /\/\*\* Written by ([a-z-]+)\/ alone\.[^*]*\*\/\ninterface \w+Columns \{\n([\s\S]*?)\n\}/g;
   const owners = new Map<string, string>();
@@ -55,7 +55,7 @@ function floorOf(pkg: string, room = ""): number {
   return FLOORS[pkg]?.findIndex((rooms) => rooms.includes(room)) ?? -1;
 }
 
-/** Imports that go to the same floor or up; types count as well. */
+/** Imports of the same or a higher floor, types included. */
 function importsUpwards(source: Source): string[] {
   const own = roomOf(source.path);
   if (!own || !FLOORS[own.pkg] || isTest(source.path)) return [];
@@ -83,8 +83,8 @@ function balanced(text: string, start: number): string {
 }
 
 /**
- * Columns of a session that a file assigns: in an update of sessions, in SQL text, and in functions that make columns
- * for the statements of others.
+ * Columns of a session that a file assigns: in updates through Kysely, in SQL text, and in functions named `…columns…`
+ * that build assignments.
  */
 function columnsWritten({ text }: Source): Set<string> {
   const written = new Set<string>();
@@ -100,7 +100,7 @@ function columnsWritten({ text }: Source): Set<string> {
     const body = text.indexOf("{\n", found.index + found[0].length - 1 + params.length);
     if (body >= 0) keys(balanced(text, body));
   }
-  // A whole update, or assignments alone that stand in another one.
+  // A whole update, or assignments that are part of one.
   const assignments = /(?:update sessions set |sql`(?=\w+ = ))([\s\S]*?)(?=\bfrom\b|\bwhere\b|`)/g;
   for (const [, set = ""] of text.matchAll(assignments)) {
     for (const [, key = ""] of set.matchAll(/(?:^|,)\s*(\w+)\s*=/g)) written.add(key);
@@ -108,7 +108,7 @@ function columnsWritten({ text }: Source): Set<string> {
   return written;
 }
 
-/** Columns of a session that a room writes although another one owns them. */
+/** Columns of a session that a file writes although another room owns them. */
 export function secondWriters(source: Source, owners: ReadonlyMap<string, string>): string[] {
   const own = roomOf(source.path);
   if (own?.pkg !== "control" || own.room === "db" || isTest(source.path)) return [];
@@ -117,7 +117,7 @@ export function secondWriters(source: Source, owners: ReadonlyMap<string, string
     .map((column) => `${source.path} writes ${column}, which ${owners.get(column)}/ owns`);
 }
 
-/** Groups of files of which each imports the next, by value. */
+/** Import cycles: lists of files of which each imports the next, by value. */
 export function cyclesAmong(sources: readonly Source[]): string[][] {
   const paths = new Set(sources.map(({ path }) => path));
   const next = new Map(
@@ -141,7 +141,7 @@ export function cyclesAmong(sources: readonly Source[]): string[][] {
   return cycles;
 }
 
-/** Functions of a store that other rooms may call: they read, hold a row, or remove what is past its retention. */
+/** Names of store functions that other rooms may call: they read, lock a row, or delete what is past its retention. */
 const READS = /^(find|list|count|is|has|read|keepOnly|lock|deleteOld)[A-Z]/;
 
 export const FLOOR_RULES: SourceRule[] = [

@@ -1,5 +1,5 @@
 /**
- * Steps of services in the network that this program runs in, as node and supervisor do them: `a:start`, `a:stop`,
+ * Starts and stops services in this program's network as node and supervisor do. Steps: `a:start`, `a:stop`,
  * `set:VALUE` as another program would, `die` as by SIGKILL. Prints `net.ipv4.ip_forward` after each.
  */
 import { readFile, writeFile } from "node:fs/promises";

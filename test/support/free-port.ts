@@ -1,8 +1,8 @@
-/** A port of this host without a listener, for a program that listens there only seconds later. */
+/** Finds a port of this host without a listener, for a program that listens there only seconds later. */
 import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 
-/** Below the ports that Linux gives to outgoing connections, which could take it meanwhile. */
+/** Range below the ephemeral ports of Linux, which an outgoing connection could take meanwhile. */
 const PORTS = { from: 20_000, to: 32_000 };
 
 export async function freePort(): Promise<number> {

@@ -1,4 +1,4 @@
-/** A command in a machine that appends a number that grows by one: a gap or a repeat in the file shows what was lost. */
+/** A command in a machine that appends growing numbers to a file: a gap or a repeat shows what was lost. */
 import { expect } from "vitest";
 import { eventually } from "./eventually.ts";
 import type { NodeCaller } from "./node-caller.ts";
@@ -10,7 +10,7 @@ export async function startCounter(node: NodeCaller, machineId: string): Promise
   await eventually(async () => expect(await countIn(node, machineId)).toBeGreaterThan(0));
 }
 
-/** How far it has come; every number so far is there once and in order. */
+/** The last number; checks that every number so far is there once and in order. */
 export async function countIn(node: NodeCaller, machineId: string): Promise<number> {
   const done = await node.exec(machineId, { argv: ["cat", "count"] });
   expect(done).toMatchObject({ status: 200, exit: { exit_code: 0 } });

@@ -1,9 +1,9 @@
-/** Programs that run inside a session's machine and notice lost data. */
+/** Programs for a session's machine that notice lost data. */
 
 /**
- * Counts in memory, sends each count over a TCP connection to itself, and writes the echo. A gap, a repeat, a broken
- * connection or a wrong echo ends it with a line that begins with "broken". `token` lives in memory alone; a SIGUSR1
- * writes it, with the count, to /workspace/memory; a SIGUSR2 makes a new one first.
+ * Counts in memory, sends each count over a TCP connection to itself, and writes the echo to a file. A gap, a repeat, a
+ * broken connection or a wrong echo ends it with a line that begins with "broken". `token` exists only in memory:
+ * SIGUSR1 writes it with the count to /workspace/memory, SIGUSR2 makes a new one first.
  */
 export const COUNTER = `
 import os, signal, socket, sys, threading, time
@@ -42,7 +42,7 @@ except BaseException as error:
     log.write(f"broken: {error!r}\\n")
 `;
 
-/** Starts the counter; it keeps running after the command's end. */
+/** Shell command that starts the counter, which keeps running when the command ends. */
 export const START_COUNTER = [
   "sh",
   "-c",
@@ -51,11 +51,11 @@ export const START_COUNTER = [
     "for i in $(seq 200); do [ -s /workspace/counter ] && exit 0; sleep 0.1; done; cat /workspace/counter.err; exit 1",
 ];
 
-/** Prints the counter's memory, as "token count". */
+/** Shell command that prints the counter's memory as "token count". */
 export const TELL_MEMORY = (signal: "USR1" | "USR2" = "USR1") =>
   `rm -f /workspace/memory; pkill -${signal} -f '[c]ounter.py'; until [ -e /workspace/memory ]; do sleep 0.1; done; cat /workspace/memory`;
 
-/** Checks for whole numbers from 1 without a gap or a repeat; returns the last one. */
+/** Checks that a log has all numbers from 1 in order; returns the last. */
 export function lastCount(log: string): number {
   const lines = log.trimEnd().split("\n");
   lines.forEach((line, i) => {
@@ -66,8 +66,8 @@ export function lastCount(log: string): number {
 }
 
 /**
- * Exchanges `swap/a`, a directory, with a link to `outside`, and `swap/f`, a file, with a link to `outside/f`, as fast as
- * it can.
+ * Swaps the directory `swap/a` with a link to `outside`, and the file `swap/f` with a link to `outside/f`, without
+ * pause.
  */
 export const LINK_SWAPPER = `
 import ctypes, itertools
@@ -77,7 +77,7 @@ pairs = [(b"/workspace/swap/a", b"/workspace/swap/b"), (b"/workspace/swap/f", b"
 for one, other in itertools.cycle(pairs): rename(AT_FDCWD, one, AT_FDCWD, other, EXCHANGE)
 `;
 
-/** Checks where a path leads before it opens it, as an unaware program would; reports when it was fooled. */
+/** Resolves a path before it opens it, as a careless program would, and reports when the race was lost. */
 export const FOOLED_READER = `
 import os, time
 until = time.monotonic() + 60

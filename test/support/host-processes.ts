@@ -1,4 +1,4 @@
-/** Facts about this host's processes from /proc: the tests believe /proc, never the service. */
+/** Reads processes of this host from /proc, so that tests need not trust the service. */
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 export interface HostProcess {
@@ -39,7 +39,7 @@ export function descendantsOf(pid: number): HostProcess[] {
   return all.filter((one) => one.pid !== pid && found.has(one.pid));
 }
 
-/** Resident memory in bytes; 0 when the process is gone. */
+/** Resident memory in bytes; 0 for a process that is gone. */
 export function residentBytes(pid: number): number {
   try {
     return statusNumber(readFileSync(`/proc/${pid}/status`, "utf8"), "VmRSS") * 1024;

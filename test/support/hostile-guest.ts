@@ -1,6 +1,6 @@
 /**
- * Root in a guest takes the port away from its agent and answers instead. Each attack lasts as long as the machine
- * lives, on every connection that the host opens.
+ * Programs of a hostile root in a guest. The first takes the agent's port and answers in one of these ways, on every
+ * connection that the host opens, as long as the machine lives.
  */
 export const MANNERS = {
   garbage: "answers the greeting, then writes random bytes for ever",
@@ -79,7 +79,7 @@ while True:
         if kind == 1: answer(stream)
 `;
 
-/** Takes the port away a moment after this command has ended. */
+/** Command that starts the attack 1 s after it has ended itself. */
 export function takeOver(manner: Manner): string[] {
   const begin = `(sleep 1; exec sudo python3 hostile.py ${manner}) > /dev/null 2>&1 &`;
   return ["sh", "-c", `cat > hostile.py << 'END'\n${PROGRAM}\nEND\n${begin}`];
@@ -109,8 +109,8 @@ while True:
 `;
 
 /**
- * Root traces the agent and blocks one system call: the agent does not change its machine's name, so no copy of it is
- * ever confirmed. Everything else works. The tracer is in a cgroup that no freeze stops, or it would stop the agent.
+ * Traces the agent and blocks one system call: the agent cannot change its machine's name, so no copy of the machine is
+ * ever confirmed. All else works. The tracer is in a cgroup that no freeze stops, or the agent would stop with it.
  */
 export const KEEP_ITS_NAME = [
   "sh",

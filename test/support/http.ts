@@ -1,4 +1,4 @@
-/** Plain requests to the running service, for facts that the SDK would hide: statuses, headers, raw bytes. */
+/** HTTP requests to the shared service without the SDK, for facts that it hides. */
 import { Client } from "@vivarium/sdk";
 import { type Answer, type Ask, askAt } from "./asking.ts";
 import { sharedService } from "./shared-service.ts";
@@ -13,7 +13,7 @@ export const ask = (path: string, options: Ask = {}): Promise<Answer> => askAt(s
 
 export const sh = (script: string) => ["sh", "-c", script];
 
-/** A live session that is deleted when `use` is done, also after a failure. */
+/** Runs `use` with a live session, which is deleted afterwards, also after a failure. */
 export async function withSession<T>(use: (sessionId: string) => Promise<T>, request = {}): Promise<T> {
   const { session_id } = await client.sessions.create(request);
   try {

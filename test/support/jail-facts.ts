@@ -1,15 +1,15 @@
-/** The confinement of a process by the facts of the kernel (J-01, J-02), and the flaws in it. */
+/** Checks from /proc how a process is confined (J-01, J-02). */
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { namespaceOf } from "./host-processes.ts";
 
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
 const CAPABILITY_SETS = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
-/** Without eventfds, which every virtqueue has: they lead nowhere. */
+/** Most open files of a jailed QEMU, without the eventfds of its virtqueues, which give no access. */
 const MAX_FDS = 24;
 const IS_CGROUP_V2 = existsSync("/sys/fs/cgroup/cgroup.controllers");
 
-/** One line per property of a jail that this process does not have. */
+/** Properties of a jail that this process lacks, one line each. */
 export function jailFaults(pid: number): string[] {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   const field = (name: string) => new RegExp(`^${name}:\\s+(.+)$`, "m").exec(status)?.[1]?.trim() ?? "";
@@ -34,7 +34,7 @@ export function jailFaults(pid: number): string[] {
   return faults;
 }
 
-/** Where the process could write files, as far as its mounts decide. */
+/** Mount points that the process could write to by their mount options. */
 export function writableMounts(pid: number): string[] {
   const mounts = readFileSync(`/proc/${pid}/mountinfo`, "utf8").trim().split("\n");
   return mounts
@@ -42,7 +42,7 @@ export function writableMounts(pid: number): string[] {
     .flatMap(([, , , , at = "", options = ""]) => (options.split(",").includes("rw") ? [at] : []));
 }
 
-/** Open files that are real paths, as the process itself sees them. */
+/** Paths of its open files, as the process itself sees them. */
 export function openPaths(pid: number): string[] {
   return openTargets(pid).filter((target) => target.startsWith("/"));
 }

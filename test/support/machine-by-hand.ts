@@ -1,6 +1,6 @@
 /**
- * A machine loaded without the service: QEMU is started with a snapshot and the daemon's own arguments, but without
- * jail, journal or admission, and the guest gets only the requests of the caller.
+ * Loads a machine without the service: QEMU runs a snapshot with the daemon's own arguments, but without jail, journal
+ * and admission, and the guest gets only the caller's requests.
  */
 import { spawn } from "node:child_process";
 import { constants, copyFile, mkdtemp, rm } from "node:fs/promises";
@@ -23,7 +23,7 @@ export interface MachineByHand {
   end(): Promise<void>;
 }
 
-/** A namespace of its own with the tap that the arguments name; one machine at a time may use it. */
+/** A network namespace with the tap device that the arguments name; only one machine at a time may use it. */
 export class TapNamespace {
   readonly name: string;
 
@@ -44,7 +44,7 @@ export class TapNamespace {
   }
 }
 
-/** Resolves when QEMU waits for the device state. */
+/** Starts QEMU; resolves when it waits for the device state. */
 export async function startByHand(
   source: Loadable,
   poolDir: string,
@@ -82,7 +82,7 @@ export async function startByHand(
   }
 }
 
-/** The daemon's arguments with the paths of the files on the host instead of in the jail. */
+/** The daemon's arguments, with paths in the jail replaced by paths of this host. */
 function hostArguments({ dir: source, manifest }: Loadable, dir: string, disk: string): string[] {
   const places: Record<string, string> = {
     [JAIL_PATHS.memory]: join(source, "mem"),

@@ -1,14 +1,11 @@
-/**
- * Everything that the machines of one service leave on the host, counted from outside: processes, user ids, mounts,
- * namespaces, network links, files.
- */
+/** Counts what the machines of one service leave on the host: processes, user ids, mounts, namespaces, links, files. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { hostProcesses, namespaceOf, readProcess } from "./host-processes.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
-/** Namespaces, each with its slot, that a node keeps ready for machines to come. */
+/** Number of namespaces, each with its slot, that a node prepares for future machines. */
 export const AHEAD = 5;
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
 
@@ -43,7 +40,7 @@ export function machineTraces(dataDir: string): MachineTraces {
   };
 }
 
-/** The host's pid of the machine that embodies a session. */
+/** Host pid of the machine of a session. */
 export function machinePid(dataDir: string, sessionId: string): number {
   const folder = machineFolders(dataDir).find((name) => name.startsWith(`${sessionId}-`));
   if (folder === undefined) throw new Error(`session ${sessionId} has no machine on this host`);
@@ -58,7 +55,7 @@ export function slotNumbers(owner: string): number[] {
     .map(Number);
 }
 
-/** Undefined when the slot was freed since it was listed. */
+/** Data directory that owns a slot; empty if the slot was freed meanwhile. */
 function ownerOf(slot: string): string {
   try {
     return readFileSync(join(SLOTS_DIR, slot), "utf8");
@@ -80,7 +77,7 @@ function tryNamespace(pid: number, kind: string): string {
   }
 }
 
-/** Machines of sessions that a test left behind: they must not outlive the test run. */
+/** Kills the machines that a test left behind, so that they do not outlive the test run. */
 export function killMachines(traces: MachineTraces, dataDir: string): void {
   for (const folder of traces.folders) {
     const file = join(dataDir, "pool/m", folder, "machine.json");

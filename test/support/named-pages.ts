@@ -1,9 +1,9 @@
-/** Pages (`*.md`) that comments and other pages name: a reader who looks one up must find it. */
+/** Finds names of pages (`*.md`) in comments and pages that lead to no file. */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Source } from "./source-rules.ts";
 
-/** A name, or several at once: `docs/guide/{errors,limits}.md`. Between quotes it is a value of an example. */
+/** A page's name, or several at once as in `docs/guide/{errors,limits}.md`. Quoted names are values of examples. */
 const PAGE = /(?<![\w./*}"'-])(?:\.\.?\/)*\w[\w./-]*(?:\{[\w,-]+\})?\.md\b/g;
 const BY_COMMENT: Record<string, RegExp> = {
   slashes: /\/\*[\s\S]*?\*\/|(?:^|\s)\/\/.*$/gm,
@@ -35,10 +35,10 @@ function withoutBraces(name: string): string[] {
   return names === undefined ? [name] : names.split(",").map((one) => before + one + after);
 }
 
-/** Not written out, so that this file names no such page itself. */
+/** Name of a missing page, composed so that this file does not name it itself. */
 const NOWHERE = `nowhere${".md"}`;
 
-/** Each names one page that is not there. */
+/** Samples that each name one missing page. */
 export const NAMING_NO_PAGE: Source[] = [
   { path: "packages/control/src/a.ts", text: `/** Why it is so: ${NOWHERE} 4.2. */` },
   { path: "packages/control/src/a.ts", text: `const a = 1; // docs/{${NOWHERE.slice(0, -3)},glossary}.md` },
@@ -48,7 +48,7 @@ export const NAMING_NO_PAGE: Source[] = [
   { path: "docs/guide/a.md", text: `More: [here](errors.md), \`${NOWHERE}\`.` },
 ];
 
-/** Strings are no comments, and examples are not the repository's. */
+/** Samples without a fault: strings and examples do not count. */
 export const NAMING_ONLY_PAGES: Source[] = [
   {
     path: "packages/control/src/a.ts",

@@ -1,6 +1,6 @@
 /**
- * The network half of a node without machines: slots from the real pool, the host's table, and a real gateway, in
- * namespaces of their own, independent of everything else on this host.
+ * Runs the network half of a node without machines: slots of the real pool, the host's table and a real gateway, in
+ * namespaces that nothing else on this host uses.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -25,19 +25,21 @@ const CONNECTED_WITHIN_MS = 30_000;
 export const INGRESS_PORT = 7401;
 
 export interface NetworkLab {
-  /** Owner of the slots; a folder that goes with the lab. */
+  /** Owner of the slots: a directory that is removed with the lab. */
   folder: string;
   network: NodeNetwork;
   pool: NamespacePool;
   gateway: ChildProcess;
-  /** Slots stay reserved while a gateway is away that may still serve them: a test meanwhile runs out of slots. */
+  /**
+   * Waits for the gateway: in its absence the slots that it may still serve stay reserved, and tests run out of slots.
+   */
   connected(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * The command that runs a program of this repository in namespaces that nothing else uses. Includes processes: a
- * discarded slot kills all processes under its uid, and a service beside this one has the same uids.
+ * Command that runs a program of this repository in its own namespaces, of processes too: freeing a slot kills all
+ * processes of its uid, which a service beside this one uses as well.
  */
 export function inNamespacesOfItsOwn(program: string, args: string[]): string[] {
   const script = 'mount -t tmpfs none /run && ip link set lo up && exec "$@"';
@@ -47,7 +49,7 @@ export function inNamespacesOfItsOwn(program: string, args: string[]): string[] 
   ];
 }
 
-/** Only for a program that was started by that command. */
+/** Starts the lab; only in a program that was started by `inNamespacesOfItsOwn`. */
 export async function startNetworkLab(init: { slots: number; resolver: string }): Promise<NetworkLab> {
   const undo = new UndoStack();
   try {
@@ -97,11 +99,11 @@ function startGateway(socket: string): ChildProcess {
     PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
   };
   const argv = ["--no-warnings", GATEWAY];
-  // Its output goes to standard error: standard output may be for figures.
+  // Output goes to standard error, since standard output may be for results.
   return spawn(process.execPath, argv, { env, stdio: ["ignore", 2, 2] });
 }
 
-/** Removes the watcher of the exit first: this end is expected. */
+/** Ends the gateway. The exit listeners are removed first, since this exit is expected. */
 async function end(gateway: ChildProcess): Promise<void> {
   gateway.removeAllListeners("exit");
   if (gateway.exitCode !== null || gateway.signalCode !== null) return;

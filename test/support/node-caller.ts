@@ -1,4 +1,4 @@
-/** A plain client of contract/node over its unix socket, for tests and benchmarks. */
+/** A client of contract/node over its unix socket, for tests and benchmarks. */
 import { once } from "node:events";
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import type { Socket } from "node:net";
@@ -12,11 +12,11 @@ export interface NodeAnswer {
 
 export interface NodeExec {
   status: number;
-  /** Parsed body of a refusal. */
+  /** Body of a refusal. */
   refusal?: { code: string; message: string };
   stdout: Buffer;
   stderr: Buffer;
-  /** Missing when the answer broke off. */
+  /** Missing when the answer broke off early. */
   exit?: ExecEnd;
 }
 
@@ -24,11 +24,11 @@ export interface NodeCaller {
   call(method: string, path: string, body?: unknown): Promise<NodeAnswer>;
   putFile(machineId: string, path: string, bytes: Buffer): Promise<NodeAnswer>;
   exec(machineId: string, call: Partial<ExecCall>, options?: NodeExecOptions): Promise<NodeExec>;
-  /** A call below `guest/`, with its answer as it arrived. */
+  /** Makes a call below `guest/`; returns the whole answer. */
   guest(machineId: string, method: string, target: string, body?: object | Buffer): Promise<GuestAnswer>;
   /** Begins a call below `guest/`; the caller sends the body and reads the answer. */
   beginGuest(machineId: string, method: string, target: string): ClientRequest;
-  /** An upgraded connection after both openings, or the refusal. */
+  /** Opens a stream; resolves to its socket after both openings, or to the refusal. */
   stream(machineId: string, kind: "terminals" | "tunnel", spec: object): Promise<NodeStream>;
 }
 
@@ -36,7 +36,7 @@ export interface GuestAnswer {
   status: number;
   bytes: Buffer;
   headers: IncomingHttpHeaders;
-  /** Parsed, when it is JSON. */
+  /** Parsed body of a JSON answer. */
   body: unknown;
 }
 
@@ -44,7 +44,7 @@ export type NodeStream = { socket: Socket } | { refusal: { code: string; message
 
 export interface NodeExecOptions {
   signal?: AbortSignal;
-  /** Called when the headers are there: the command runs. */
+  /** Called at the headers of the answer: the command runs. */
   onStarted?: () => void;
   onStdout?: (chunk: Buffer) => void;
 }

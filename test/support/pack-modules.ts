@@ -1,4 +1,4 @@
-/** Installed packages with all their dependencies, as one archive that unpacks to node_modules. */
+/** Packs installed packages with their dependencies into one archive of node_modules. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ export function packModules(names: string[]): Buffer {
   return execFileSync("tar", argv, { maxBuffer: 512 * 1024 * 1024 });
 }
 
-/** Packages for other systems are not installed here. */
+/** Names with all their dependencies; packages for other systems are not installed and left out. */
 function closureOf(names: string[], seen = new Set<string>()): Set<string> {
   for (const name of names) {
     const file = join(ROOT, "node_modules", name, "package.json");

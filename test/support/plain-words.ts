@@ -1,6 +1,6 @@
 /**
- * Words that comments and names of sources do not use, with better ones. Each has several meanings, or belongs to a way of
- * speaking that must be read twice. The glossary says what the words that stayed mean.
+ * Words that comments and names of sources must not use, with better ones. Each is ambiguous or vague. Words that are
+ * used with one fixed meaning are in the glossary.
  */
 import type { Source } from "./source-rules.ts";
 
@@ -80,7 +80,7 @@ const BANNED: readonly BannedWord[] = [
   },
 ];
 
-/** Strings, templates and regular expressions come first, so that comment marks inside them do not count. */
+/** Matches comments; strings, templates and regular expressions match first, so that marks in them do not count. */
 const TOKEN =
   /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\[\s\S])*`|(?<=[=(,:!&|?{};[>\n]\s*|return )\/(?![*/])(?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[dgimsuvy]*|(?<comment>\/\*[\s\S]*?\*\/|\/\/[^\n]*(?:\n[ \t]*\/\/[^\n]*)*)/g;
 
@@ -96,13 +96,13 @@ function namesOf(text: string): string[] {
   return [...new Set(text.replaceAll(TOKEN, " ").match(/[A-Za-z_$][\w$]*/g) ?? [])];
 }
 
-/** Titles of tests are sentences for readers, as comments are. */
+/** Titles of tests, which are checked like comments. */
 function titlesOf(text: string): string[] {
   const calls = text.matchAll(/\b(?:test|describe|it)(?:\.\w+)*(?:\([^"`]*?\))?\(\s*["`]([^"`\n]+)["`]/g);
   return [...calls].map(([, title = ""]) => title);
 }
 
-/** Banned words of a file, each with what to say in its place. */
+/** Banned words of a file, each with its replacement. */
 export function bannedWords({ path, text }: Source): string[] {
   const comments = [...commentsOf(text), ...(path.endsWith(".test.ts") ? titlesOf(text) : [])];
   const names = namesOf(text);

@@ -1,10 +1,10 @@
-/** One PostgreSQL for a run of the tests; every test file clones its own database from a migrated template. */
+/** Starts one PostgreSQL for a test run; every test file clones its own database from a migrated template. */
 import type { TestProject } from "vitest/node";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/embedded-postgres.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Folder of the server's unix socket; unset when no test of this run needs a database. */
+    /** Directory of the server's unix socket; unset when no test of this run needs a database. */
     postgresFolder: string;
   }
 }

@@ -1,8 +1,7 @@
 /**
- * Boots the real service for all end-to-end tests, on a data directory of its own inside the storage pool (so that
- * disks are cloned there as in production), and stops it at the end. Nothing of the service may be left then. Test
- * files that run side by side have a service each.
- * VIV_TEST_KEEP=1 keeps the data directory with its logs.
+ * Starts the real service for end-to-end tests and stops it at the end; fails if it leaves anything behind. Its data
+ * directory is inside the storage pool, so that disks are cloned as in production. Test files that run at the same time
+ * have a service each. VIV_TEST_KEEP=1 keeps the data directory and its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, openSync, readdirSync, readFileSync } from "node:fs";
@@ -28,14 +27,14 @@ export interface ServiceFacts {
   apiKey: string;
   dataDir: string;
   nodeSocket: string;
-  /** The supervisor; its children are found by `servicePid`. */
+  /** Pid of the supervisor; `servicePid` finds its children. */
   pid: number;
   logFile: string;
 }
 
 declare module "vitest" {
   export interface ProvidedContext {
-    /** One for each file that runs at a time. */
+    /** One service per vitest worker. */
     services: ServiceFacts[];
   }
 }
@@ -68,7 +67,7 @@ export async function teardown(): Promise<void> {
 }
 
 export interface ServiceSettings {
-  /** Settings beside the tests' own. No machines are kept warm by default: tests count them. */
+  /** More environment variables. Tests count machines, so none are kept warm by default. */
   env?: Record<string, string>;
   dataDir?: string;
   imagesDir?: string;
@@ -82,7 +81,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   const port = await freePort();
   const logFile = `${dataDir}.log`;
   const log = openSync(logFile, "a");
-  // The log also contains the lines of earlier services over the same data.
+  // Earlier services over the same data may have written to this log.
   const logged = readFileSync(logFile, "utf8").length;
   const child = spawn(
     process.execPath,
@@ -116,7 +115,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   return { facts, stop: () => stop(child, dataDir, logFile) };
 }
 
-/** The pid of one of the supervised processes, by its entry file. */
+/** Pid of a supervised process, found by its entry file. */
 export function servicePid(facts: ServiceFacts, process: "node" | "control" | "gateway"): number {
   const entry = `packages/${process}/src/main.ts`;
   const found = descendantsOf(facts.pid).find(({ argv }) => argv.some((word) => word.endsWith(entry)));
@@ -124,7 +123,7 @@ export function servicePid(facts: ServiceFacts, process: "node" | "control" | "g
   return found.pid;
 }
 
-/** Control ends machines that no session knows, after a while; tests that talk to the node alone stop control. */
+/** Stops control until `resume`: it would end the machines that a test starts without a session. */
 export function suspendControl(facts: ServiceFacts): { resume: () => void } {
   const pid = servicePid(facts, "control");
   process.kill(pid, "SIGSTOP");
@@ -136,7 +135,7 @@ export function postgresPid(facts: ServiceFacts): number {
   return Number(readFileSync(file, "utf8").split("\n")[0]);
 }
 
-/** Also for `viv up`: it gives up on a service that a test stops or kills before its first healthy answer. */
+/** Waits for a healthy answer and for `viv up`'s banner: `viv up` gives up if the service is stopped before that. */
 async function waitUntilHealthy(
   url: string,
   child: ChildProcess,
@@ -179,7 +178,7 @@ function killRest(pids: number[]): void {
   for (const pid of pids) if (readProcess(pid)) process.kill(pid, "SIGKILL");
 }
 
-/** With the logs of its processes, which go with the service. */
+/** Last lines of the logs of all processes, since the logs are removed with the service. */
 function tails(logFile: string): string {
   const folder = join(logFile.replace(/\.log$/, ""), "log");
   const names = existsSync(folder) ? readdirSync(folder).toSorted() : [];
@@ -188,7 +187,7 @@ function tails(logFile: string): string {
     .join("\n");
 }
 
-/** Settings of the caller's own service must not reach this one. */
+/** The environment without settings of the developer's own service. */
 function ownEnvironment(): NodeJS.ProcessEnv {
   const isOthers = (name: string) => name.startsWith("VIV_") || name === "DATABASE_URL";
   const kept = Object.entries(process.env).filter(([name]) => !isOthers(name));

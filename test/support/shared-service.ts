@@ -1,9 +1,9 @@
 import { inject } from "vitest";
 import type { ServiceFacts } from "./service.ts";
 
-/** The running service that this test file shares with the files before and after it, not with those beside it. */
+/** The service of this vitest worker: shared by test files that run one after the other, not by concurrent ones. */
 export function sharedService(): ServiceFacts {
-  // From 1 to the number of files that run at a time.
+  // Number of the vitest worker, from 1.
   const place = Number(process.env.VITEST_POOL_ID);
   const service = inject("services")[place - 1];
   if (!service)

@@ -1,4 +1,4 @@
-/** A storage pool on a file system of its own that a test can fill, with the images in it as in production. */
+/** Makes a storage pool on a small file system of its own, which a test can fill, with the images in it. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { realpathSync, statfsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
@@ -7,15 +7,14 @@ import { join } from "node:path";
 import { IMAGES, type Service, startService } from "./service.ts";
 
 const MIB = 1024 * 1024;
-/** The file system itself needs some, so the last blocks are taken by writing to them. */
+/** Bytes that `leaveFree(0)` fills by writing, since fallocate cannot take a file system's last blocks. */
 const LAST_BYTES = 16 * MIB;
 
 export interface SmallPool {
   mount: string;
   freeBytes(): number;
-  /** Takes all but so many bytes. Called again: fills up or gives back. */
+  /** Fills the pool until so many bytes are free; a later call may also free some. */
   leaveFree(bytes: number): void;
-  /** Also after a failure half-way. */
   remove(): Promise<void>;
 }
 
@@ -45,7 +44,7 @@ export async function makeSmallPool(bytes: number): Promise<SmallPool> {
       mount,
       freeBytes,
       leaveFree: (wanted) => {
-        // The blocks of a file that is removed come back later, those of one that is emptied at once.
+        // Truncating frees blocks at once, removing a file frees them later.
         for (const file of [filler, `${filler}-rest`]) execFileSync("truncate", ["-s", "0", file]);
         const excess = freeBytes() - wanted - (wanted === 0 ? LAST_BYTES : 0);
         if (excess > 0) execFileSync("fallocate", ["-l", String(excess), filler]);
@@ -64,7 +63,7 @@ function writeUntilFull(file: string): void {
   if (!stderr.includes("No space left")) throw new Error(`the pool could not be filled: ${stderr}`);
 }
 
-/** Baselines are known by the age and the blocks of their files, which `cp -a` and holes keep. */
+/** Copies the images with timestamps and holes, since a baseline is identified by the age and blocks of its files. */
 async function copyImages(to: string): Promise<void> {
   await mkdir(join(to, "templates/base"), { recursive: true });
   const version = realpathSync(join(IMAGES, "templates/base/current"));
@@ -73,7 +72,7 @@ async function copyImages(to: string): Promise<void> {
   execFileSync("cp", [...copy, version, join(to, "templates/base/current")]);
 }
 
-/** Its database and logs stay outside, where there is disk space. */
+/** Starts a service in the pool; its database and logs are outside, where there is disk space. */
 export async function startServiceIn(pool: SmallPool, floorBytes: number): Promise<Service> {
   const dataDir = join(pool.mount, "..", "data");
   await mkdir(dataDir);

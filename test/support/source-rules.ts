@@ -1,12 +1,12 @@
 /**
- * The rules of the house about sources, as data: what a file may import and name, by its path. Every rule carries
- * samples that break it, so that the test can show that the rule would speak up.
+ * Rules about sources, as data: the imports and names that a file may use, by its path. Every rule has samples that
+ * break it, so that the test can show that the rule finds them.
  */
 import { basename, dirname, join } from "node:path";
 import { SESSION_STATES } from "@vivarium/contract/api";
 
 export interface Source {
-  /** From the repository's root: packages/<package>/src/… or packages/<package>/test-support/… */
+  /** Path from the repository's root. */
   path: string;
   text: string;
 }
@@ -21,7 +21,7 @@ export interface SourceRule {
 interface Import {
   from: string;
   isTypeOnly: boolean;
-  /** Values that are imported by name; types are left out. */
+  /** Names of imported values, without types. */
   names: string[];
 }
 
@@ -55,7 +55,7 @@ const insidePackage = (path: string) => path.replace(/^packages\/[^/]+\/(src|tes
 const roomOf = (path: string) => insidePackage(path).split("/").slice(0, -1)[0] ?? "";
 const ownPackage = (from: string) => /^@vivarium\/([^/]+)/.exec(from)?.[1];
 
-/** Which packages of ours a package may import. */
+/** Packages of this repository that a package may import. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
   contract: [],
   kit: [],
@@ -94,7 +94,7 @@ function forMatches(source: Source, pattern: RegExp): string[] {
   return [...code.matchAll(pattern)].map((match) => `${source.path}: ${match[0].trim().slice(0, 80)}`);
 }
 
-/** `readConfig(process.env)` in a program's entry is no reading. */
+/** Removes `readConfig(process.env)` of a program's entry, which may pass the environment on. */
 function withoutHandOver({ path, text }: Source): Source {
   const isEntry = ENTRIES.test(insidePackage(path));
   return { path, text: isEntry ? text.replaceAll(/\b\w+\(process\.env\)/g, "") : text };

@@ -1,4 +1,4 @@
-/** The system's SSH clients, connected to sessions through their tunnels, without settings of this machine's user. */
+/** Runs the system's SSH clients against sessions, through their tunnels, without settings of this machine's user. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -19,7 +19,7 @@ interface RunOptions {
   env?: Record<string, string>;
 }
 
-/** These tests are about those programs, so a machine without them fails them. */
+/** Fails if a program that the test needs is not installed: skipping would hide that. */
 export function assertInstalled(): void {
   for (const [program, debian] of Object.entries(NEEDED)) {
     try {
@@ -43,13 +43,13 @@ export async function endSsh(client: ChildProcess): Promise<void> {
   clearInterval(again);
 }
 
-/** The name by which `viv ssh-config` knows a session. */
+/** Host name of a session in the output of `viv ssh-config`. */
 export const hostOf = (sessionId: string) => `viv-${sessionId}`;
 
-/** Excludes keys, agents and questions of the user who runs the tests; the first value of an option counts. */
+/** Settings without the keys, agents and questions of this machine's user; ssh uses the first value of an option. */
 const ALONE = ["Host *", "  BatchMode yes", "  IdentityFile none", "  IdentityAgent none"];
 
-/** A human's home: the configuration that `viv ssh-config` prints for any session, and the known host keys. */
+/** A home directory: the output of `viv ssh-config` for any session, and the known host keys. */
 export class SshClient {
   readonly folder: string;
   readonly #config: string;
@@ -63,7 +63,7 @@ export class SshClient {
     writeFileSync(this.#config, `${printed}\n${ALONE.join("\n")}\n`);
   }
 
-  /** For programs with an option for the ssh command. */
+  /** Command of ssh for programs that have an option for it. */
   get command(): string {
     return `ssh -F ${this.#config}`;
   }
@@ -74,7 +74,7 @@ export class SshClient {
     return lines.find((line) => line.startsWith(`${hostOf(sessionId)} `))?.split(" ")[2];
   }
 
-  /** `viv ssh` itself. */
+  /** Runs `viv ssh`. */
   viv(words: string[], options?: RunOptions): Promise<Finished> {
     return this.run(process.execPath, [VIV, "ssh", ...words], options);
   }
@@ -83,7 +83,7 @@ export class SshClient {
     return this.run("ssh", ["-F", this.#config, ...words], options);
   }
 
-  /** scp and sftp take their options as ssh does. */
+  /** Runs scp or sftp, which take the same options as ssh. */
   copy(program: "scp" | "sftp", words: string[], options?: RunOptions): Promise<Finished> {
     return this.run(program, ["-F", this.#config, ...words], options);
   }
@@ -100,7 +100,7 @@ export class SshClient {
     return { status, stdout: await stdout, stderr: await stderr };
   }
 
-  /** An ssh that runs in the background until the test ends it. */
+  /** Starts an ssh in the background, until the test ends it. */
   start(words: string[]): ChildProcess {
     return this.spawn("ssh", ["-F", this.#config, ...words]);
   }

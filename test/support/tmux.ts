@@ -1,4 +1,4 @@
-/** A real terminal with a human's shell in it, run by tmux: keys, screen contents, size. */
+/** Runs a shell in a real terminal, through tmux: keys, screen contents, size. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ export class Tmux {
     this.#socket = join(folder, "tmux");
   }
 
-  /** The shell sees this environment alone and prompts with `HOST> `. */
+  /** Starts a shell with only this environment and the prompt `HOST> `. */
   static async open(env: Record<string, string>): Promise<Tmux> {
     const tmux = new Tmux(await mkdtemp(join(tmpdir(), "viv-tmux-")));
     const variables = Object.entries({ ...env, PS1: "HOST> " }).map(([name, value]) => `${name}=${value}`);
@@ -32,7 +32,7 @@ export class Tmux {
     await this.#call("send-keys", "-l", text);
   }
 
-  /** By tmux's names: Enter, C-], C-x. */
+  /** Presses keys by tmux's names: Enter, C-], C-x. */
   async press(...keys: string[]): Promise<void> {
     await this.#call("send-keys", ...keys);
   }
@@ -42,7 +42,7 @@ export class Tmux {
     await this.press("Enter");
   }
 
-  /** Clears the screen first: everything shown afterwards comes from this line. */
+  /** Clears the screen and enters a line: everything on the screen then comes from this line. */
   async enterOnEmpty(line: string): Promise<void> {
     await this.#call("send-keys", "-R");
     await this.enter(line);
@@ -52,7 +52,7 @@ export class Tmux {
     await this.#call("resize-window", "-x", String(columns), "-y", String(rows));
   }
 
-  /** Contents of the screen, lines without the blanks at their ends; the prompt keeps its own. */
+  /** Contents of the screen without trailing blanks, except that of the prompt. */
   async screen(): Promise<string> {
     return (await this.#call("capture-pane", "-p", "-J")).replace(/HOST>\s*$/, "HOST> ");
   }
@@ -70,7 +70,7 @@ export class Tmux {
     );
   }
 
-  /** Facts of the pane: `alternate_on`, `cursor_flag`, `pane_pid`. */
+  /** A variable of the pane: `alternate_on`, `cursor_flag`, `pane_pid`. */
   async fact(name: string): Promise<string> {
     return (await this.#call("display-message", "-p", `#{${name}}`)).trim();
   }

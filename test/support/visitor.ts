@@ -1,4 +1,4 @@
-/** Visitors of previews: requests as a browser or a program sends them, byte by byte where it matters. */
+/** Requests previews as a browser or a program does, with raw bytes where that matters. */
 import { type IncomingHttpHeaders, request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { WebSocket } from "ws";
@@ -11,7 +11,7 @@ export interface Page {
 
 export const NAVIGATION = { "sec-fetch-mode": "navigate", accept: "text/html" };
 
-/** The preview's own name goes into Host; the connection goes to this host, where such names lead. */
+/** Requests a URL. The preview's host name goes into the Host header; the connection goes to this host. */
 export function visit(
   url: string,
   options: { method?: string; headers?: Record<string, string | string[]>; body?: Buffer | string } = {},
@@ -45,7 +45,7 @@ export function visit(
   });
 }
 
-/** Bytes as they are, and all that comes back until the other side closes or falls silent. */
+/** Sends raw bytes; returns all that arrives until the server closes or is silent for `quietMs`. */
 export function sendRaw(port: number, bytes: string | Buffer, quietMs = 10_000): Promise<string> {
   const socket: Socket = connect(port, "127.0.0.1");
   let got = "";
@@ -65,7 +65,7 @@ export function sendRaw(port: number, bytes: string | Buffer, quietMs = 10_000):
   });
 }
 
-/** An open WebSocket, or the status that refused it. */
+/** Opens a WebSocket; resolves to it, or to the status of the refusal. */
 export function openSocket(url: string, headers: Record<string, string> = {}): Promise<WebSocket | number> {
   const { host, port, pathname, search } = new URL(url);
   const socket = new WebSocket(`ws://127.0.0.1:${port}${pathname}${search}`, {

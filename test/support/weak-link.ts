@@ -1,9 +1,9 @@
-/** A network between a client and the service that can be cut and restored. */
+/** A TCP proxy between a client and the service that can be cut and restored. */
 import { type AddressInfo, createServer, connect as dial, type Socket } from "node:net";
 
 export interface WeakLink {
   url: string;
-  /** Every connection is reset, and new ones too. */
+  /** Resets all connections, and every new one until `mend`. */
   cut(): void;
   mend(): void;
   close(): Promise<void>;

@@ -1,4 +1,4 @@
-/** A client of terminals and tunnels, message by message. */
+/** A WebSocket client of terminals and tunnels, message by message. */
 import type { IncomingMessage } from "node:http";
 import { WebSocket } from "ws";
 import { eventually } from "./eventually.ts";
@@ -31,7 +31,7 @@ export class Socket {
     this.closed = new Promise((resolve) => this.webSocket.once("close", resolve));
   }
 
-  /** Resolves once it is open; rejects with the Refusal when it is refused. */
+  /** Resolves once the socket is open; rejects with the Refusal. */
   opened(): Promise<this> {
     return new Promise((resolve, reject) => {
       this.webSocket.once("open", () => resolve(this));

@@ -1,6 +1,6 @@
 import { EXIT } from "./exit-codes.ts";
 
-/** A failure of the command line itself: what was wrong, and a hint with the way out. */
+/** An error of `viv` itself: a message, a hint what to do, and an exit code if not the verb's default. */
 export class CliError extends Error {
   override readonly name = "CliError";
   readonly hint: string | undefined;
@@ -13,7 +13,7 @@ export class CliError extends Error {
   }
 }
 
-/** Wrong options or arguments. */
+/** An error in the options or arguments of a command line. */
 export class UsageError extends CliError {
   constructor(message: string, hint?: string, cause?: unknown) {
     super(message, { hint, exitCode: EXIT.usage, cause });

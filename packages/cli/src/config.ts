@@ -1,3 +1,4 @@
+/** Reads the settings of `viv` from the environment. */
 import { homedir } from "node:os";
 import path from "node:path";
 import { messageOf } from "@vivarium/kit/unknown-error";
@@ -6,10 +7,10 @@ import { UsageError } from "./cli-error.ts";
 
 export const DEFAULT_LISTEN = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR = "/var/lib/vivarium";
-/** Variables of the environment that child processes may see, beside those that start with VIV_. */
+/** Environment variables passed to the processes of the service, besides VIV_* (without VIV_API_KEY). */
 const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS"];
 
-/** Settings from outside the command line; read once, at start. Options of a verb win over them. */
+/** Settings of `viv` from the environment, read once at the start; options of a verb override them. */
 export interface CliConfig {
   url: string;
   /** host:port at which `viv up` serves. */
@@ -19,18 +20,18 @@ export interface CliConfig {
   imagesDir: string | undefined;
   /** A PostgreSQL of the operator's own; without it `viv up` runs one. */
   databaseUrl: string | undefined;
-  /** False where the human has declined colours (NO_COLOR) or the terminal has none. */
+  /** False with NO_COLOR or TERM=dumb. */
   wantsColour: boolean;
-  /** Whether the terminal can be drawn on, as opposed to written to line by line. */
+  /** False for a terminal without cursor control (TERM=dumb), which only gets lines. */
   canDraw: boolean;
-  /** The program that shows a URL on the human's screen; undefined without a screen. */
+  /** Program that opens a URL in the browser; undefined without a graphical display. */
   browser: "open" | "xdg-open" | undefined;
-  /** The human's editor. */
+  /** Command of the human's editor: $VISUAL, $EDITOR or vi. */
   editor: string;
   /** `TERM` and `COLORTERM` of the human's terminal, for programs that draw on it from inside a session. */
   term: string | undefined;
   colorterm: string | undefined;
-  /** Where this human's own state is kept, such as the host keys of sessions. */
+  /** Directory for state of this user, such as the host keys of sessions. */
   stateDir: string;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
@@ -66,7 +67,7 @@ function browserOf(env: NodeJS.ProcessEnv): CliConfig["browser"] {
   return env.DISPLAY || env.WAYLAND_DISPLAY ? "xdg-open" : undefined;
 }
 
-/** The configuration with the options of one verb laid over it. */
+/** The configuration, overridden by the options of one verb. */
 export function withOptions(
   config: CliConfig,
   options: { url?: string; listen?: string; dataDir?: string; imagesDir?: string },

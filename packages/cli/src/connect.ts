@@ -1,10 +1,11 @@
+/** Makes the client that verbs use, with the API key of the environment or of the local service. */
 import path from "node:path";
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Client } from "@vivarium/sdk";
 import { longFetch } from "@vivarium/sdk/long-fetch";
 import { CliError } from "./cli-error.ts";
 import type { CliConfig } from "./config.ts";
-import { readOwnFile } from "./service/own-file.ts";
+import { readUnprivilegedFile } from "./service/read-unprivileged-file.ts";
 
 const LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"];
 
@@ -16,23 +17,23 @@ export function isLocal(url: string): boolean {
   return LOCAL_HOSTS.includes(new URL(url).hostname);
 }
 
-/** A client with the key of the environment, else with the one that the local service made for itself. */
+/** A client with the API key of the environment, else with the bootstrap key of the local service. */
 export async function connect(config: CliConfig): Promise<Client> {
   const apiKey = config.apiKey ?? (await localKey(config));
   return new Client({ url: config.url, apiKey, fetch: longFetch });
 }
 
-/** A client for questions that need no key, such as whether the service answers. */
+/** A client for requests that need no key, such as the health check. */
 export function connectWithoutKey(config: CliConfig): Client {
   return new Client({ url: config.url, retries: 0, fetch: longFetch });
 }
 
-/** The local key is never sent to another machine. */
+/** The bootstrap key of the local service; undefined for another machine, which must not receive it. */
 async function localKey(config: CliConfig): Promise<string | undefined> {
   if (!isLocal(config.url)) return undefined;
   const file = bootstrapKeyPath(config.dataDir);
   try {
-    return (await readOwnFile(file)).text.trim();
+    return (await readUnprivilegedFile(file)).text.trim();
   } catch (cause) {
     if (hasCode(cause, "ENOENT", "ENOTDIR")) return undefined;
     throw new CliError(`cannot read the API key in ${file}`, {

@@ -1,7 +1,7 @@
 import type { CliConfig } from "./config.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** Dependencies of every verb. */
+/** The dependencies of every verb: configuration and terminal. */
 export interface Context {
   config: CliConfig;
   terminal: Terminal;

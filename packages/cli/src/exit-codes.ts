@@ -13,11 +13,11 @@ export const EXIT = {
   alreadyRunning: 75,
   /** run, exec: the program was stopped by its timeout. */
   timeout: 124,
-  /** run, exec, shell, ssh: viv or the service failed, as opposed to the program. */
+  /** run, exec, shell, ssh: viv or the service failed, not the program. */
   notRun: 125,
   /** Interrupted with Ctrl-C. */
   interrupted: 130,
-  /** The reader of our output has gone, as in `| head`. */
+  /** The reader of the output has gone, as in `| head`. */
   brokenPipe: 141,
   /** Ended with SIGTERM. */
   terminated: 143,

@@ -1,10 +1,11 @@
+/** Entry point of `viv`: runs one command line and exits with its code. */
 import { CliError } from "./cli-error.ts";
 import { readConfig } from "./config.ts";
 import { EXIT } from "./exit-codes.ts";
 import { runCommandLine } from "./program.ts";
 import { processTerminal } from "./terminal.ts";
 
-// A reader that has gone (`| head`) shows at the next write; without a listener it would end us with a stack trace.
+// A closed pipe (`| head`) is handled at the next write; without a listener the error would end viv with a stack trace.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 process.exitCode = await main();
 

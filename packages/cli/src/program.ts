@@ -81,7 +81,7 @@ const VERBS = {
   ],
 } as const;
 
-/** Verbs whose exit code belongs to the program they run: our own failures need another one. */
+/** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */
 const RUNS_A_PROGRAM = ["run", "exec", "shell", "ssh"];
 
 const ABOUT = `Run untrusted code, each execution in a virtual machine of its own.
@@ -92,7 +92,7 @@ Environment:
   VIV_DATA_DIR  data directory of the local service (default: /var/lib/vivarium)
   DATABASE_URL  up: a PostgreSQL of your own instead of the built-in one`;
 
-/** Runs one command line and returns the exit code. */
+/** Runs one command line of `viv` and returns the exit code. */
 export async function runCommandLine(argv: string[], context: Context): Promise<number> {
   let exitCode: number = EXIT.ok;
   const command = { verb: "", config: context.config };
@@ -139,7 +139,7 @@ function exitCodeOfFailure(
   { verb, config }: { verb: string; config: CliConfig },
   { terminal }: Context,
 ): number {
-  // The parser has already printed its message.
+  // The parser has already printed its message, or the help.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   if (error instanceof Interrupted) return error.signal === "SIGTERM" ? EXIT.terminated : EXIT.interrupted;
   if (hasCode(error, "EPIPE")) return EXIT.brokenPipe;

@@ -1,19 +1,19 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** Output of a verb: results to `out`, everything else for the human to `note`. */
+/** The terminal of a verb: results go to `out`, messages for the human to `note`. */
 export interface Terminal {
-  /** Whether a human looks at standard output. */
+  /** Whether standard output is a terminal. */
   readonly isInteractive: boolean;
-  /** Size of the screen now; it changes when the human resizes the window. */
+  /** Current size of the screen; it changes when the human resizes the window. */
   size(): { columns: number; rows: number };
   out(line: string): void;
   note(line: string): void;
-  /** Whether a human can be asked something. */
+  /** Whether `ask` can reach a human. */
   readonly canAsk: boolean;
-  /** The human's answer; empty when there is no answer. */
+  /** Asks a question; resolves to the answer, empty without one. */
   ask(question: string): Promise<string>;
-  /** Raw bytes of a program's output; resolves when the reader takes more. */
+  /** Writes raw bytes of a program's output; resolves when the reader can take more. */
   write(stream: "stdout" | "stderr", data: Uint8Array): Promise<void>;
 }
 

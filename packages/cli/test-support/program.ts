@@ -1,4 +1,4 @@
-/** A stub of the service with scripted answers, and command lines that run against it. */
+/** A stub of the service with scripted answers, and a runner of command lines against it. */
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -16,7 +16,7 @@ export interface Seen {
 }
 type Answer = (request: Seen, response: ServerResponse) => void;
 
-/** Ids of sessions; a reference in the form of an id is used without a request. */
+/** Ids of sessions. A reference in the form of an id causes no request. */
 export const S1 = "s1aaaaaaaaaaaaaaaaaaa";
 export const S2 = "s2bbbbbbbbbbbbbbbbbbb";
 
@@ -32,12 +32,12 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** From now on nothing listens at the URLs that were served. */
+/** Closes the servers of this test: their URLs then refuse connections. */
 export function stopServing(): void {
   for (const cleanup of cleanups.splice(0)) cleanup();
 }
 
-/** A server on a port of its own; records the requests in order. */
+/** Starts a server on a free port; `seen` has its requests in order, without health checks. */
 export async function serve(answer: Answer) {
   const seen: Seen[] = [];
   const server = createServer(async (request: IncomingMessage, response) => {
@@ -57,7 +57,7 @@ export async function serve(answer: Answer) {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
 }
 
-/** Runs one command line against the server, and returns everything it printed. */
+/** Runs one command line against the server; returns its exit code and everything it printed. */
 export async function viv(
   url: string,
   argv: string[],
@@ -66,7 +66,7 @@ export async function viv(
     isInteractive?: boolean;
     columns?: number;
     onOut?: (out: string) => void;
-    /** The human's answer; without it nobody can be asked. */
+    /** The human's answer to a question; without it no question can be asked. */
     answer?: string;
   } = {},
 ) {

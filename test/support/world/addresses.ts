@@ -1,10 +1,10 @@
-/** The world's addresses: all are routed to it, and all run the same servers. */
+/** Addresses and ports of the world: all addresses are routed to it and run the same servers. */
 
-/** These look like the public internet, and lead nowhere else from this host while the world runs. */
+/** Public addresses that lead only to the world while it runs. */
 export const PUBLIC = {
-  /** The name server of the service under test. */
+  /** Name server that the service under test uses. */
   resolver: "45.90.28.53",
-  /** A name server that nobody configured. */
+  /** Name server that is not configured anywhere. */
   strangeResolver: "45.90.28.66",
   allowed: "45.90.28.10",
   second: "45.90.28.11",
@@ -26,18 +26,18 @@ export const NEVER = {
 
 export const ALL = [...Object.values(PUBLIC), ...Object.values(NEVER)];
 
-/** Both ends of the link. */
+/** Both ends of the link between host and world. */
 export const LINK = { host: "10.66.255.1", world: "10.66.255.2" } as const;
 
 export const PORTS = {
-  /** Plain HTTP, and HTTP in TLS. */
+  /** Ports of HTTP; `tls`: of HTTPS. */
   web: [80, 8080],
   tls: [443, 8443],
-  /** Echoes everything. */
+  /** Ports that echo everything. */
   echo: [22, 25, 465, 587, 853, 9000],
-  /** Discards everything. */
+  /** Port that discards everything. */
   sink: 9001,
-  /** Sends without end. */
+  /** Port that sends endlessly. */
   source: 9002,
   udp: [7, 443, 853, 9000],
 } as const;

@@ -1,6 +1,6 @@
 /**
- * Attempts that must never get through, once a millisecond, from a namespace in place of a guest: direct connections,
- * names over TLS and HTTP, questions, datagrams. Prints the number of attempts when its input ends.
+ * Makes attempts that must never get through, one per millisecond, from a namespace in place of a guest: direct
+ * connections, names over TLS and HTTP, DNS queries, datagrams. Prints their number when its input ends.
  */
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";

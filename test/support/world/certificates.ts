@@ -1,4 +1,4 @@
-/** A certificate authority of the test's own, and one pair for all names of the world. */
+/** Makes a certificate authority for the test, and one key pair for all names of the world. */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

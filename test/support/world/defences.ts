@@ -1,10 +1,10 @@
-/** Takes defences of one machine away, so that a test can show that it would notice. */
+/** Removes defences of one machine, so that a test can show that it notices their absence. */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServiceFacts } from "../service.ts";
 
-/** Name of the namespace of the machine that embodies a session. */
+/** Network namespace of a session's machine. */
 export function netnsOf({ dataDir }: ServiceFacts, sessionId: string): string {
   const machines = join(dataDir, "pool/m");
   const folder = readdirSync(machines).find((name) => name.startsWith(`${sessionId}-`));
@@ -13,7 +13,7 @@ export function netnsOf({ dataDir }: ServiceFacts, sessionId: string): string {
   return `viv-${slot}`;
 }
 
-/** While `use` runs, neither the machine's rules nor the host's block this guest from the address. */
+/** Runs `use` while neither the machine's rules nor the host's block this guest from the address. */
 export async function openedTo<T>(netns: string, address: string, use: () => Promise<T>): Promise<T> {
   const machine = ["inet", "machine"];
   const host = ["inet", "vivarium"];
@@ -29,7 +29,7 @@ export async function openedTo<T>(netns: string, address: string, use: () => Pro
   }
 }
 
-/** While `use` runs, nothing blocks the one machine from a port of the other, and no machine from any other. */
+/** Runs `use` while the first machine can reach the port of the second, and machines reach each other. */
 export async function openedBetween<T>(
   from: string,
   to: { netns: string; address: string; port: number },
@@ -48,7 +48,7 @@ export async function openedBetween<T>(
   }
 }
 
-/** Removes the rules of a chain that contain this text, until the machine ends. */
+/** Removes the rules of a chain that contain a text, until the machine ends. */
 export function dropRules(netns: string, chain: string, text: string): void {
   const listing = nft(netns, ["-a", "list", "chain", "inet", "machine", chain]);
   const handles = listing

@@ -1,4 +1,4 @@
-/** A name server on port 53 of one address, over UDP and TCP; answers from the zone. */
+/** Runs a name server on port 53 of one address, over UDP and TCP, which answers from the zone. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
@@ -79,7 +79,7 @@ function readQuestion(message: Buffer): AskedQuestion | undefined {
   }
 }
 
-/** With the whole chain of aliases, as a recursive name server answers. */
+/** Records of an answer with the whole CNAME chain, as a recursive name server sends it. */
 function recordsOf(zone: ZoneReader, question: AskedQuestion, first: NameAnswer | undefined): Answer[] {
   const records: Answer[] = [];
   let owner = question.name;

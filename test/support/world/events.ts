@@ -1,4 +1,4 @@
-/** The world's log of everything that reached it. Its servers share one list. */
+/** An entry of the log of everything that reached the world; all its servers share one log. */
 export type WorldEvent =
   | { kind: "accept"; id: number; host: string; port: number }
   | { kind: "closed"; id: number; host: string; port: number; bytes: number }
@@ -11,7 +11,7 @@ export type WorldEvent =
       port: number;
       method: string;
       url: string;
-      /** Names and values, alternating. */
+      /** Header names and values, alternating. */
       headers: string[];
     };
 
@@ -19,7 +19,7 @@ export interface OpenConnection {
   id: number;
   host: string;
   port: number;
-  /** Received so far. */
+  /** Bytes received so far. */
   bytes: number;
 }
 

@@ -2,7 +2,7 @@
 import errno, json, os, select, socket, ssl, struct, sys, threading, time
 
 WAIT_S = 2.0
-# Limit for the first bytes of a peer that took the connection: a peer that refuses closes the connection itself.
+# Seconds to wait for the first bytes of a peer that has accepted: a peer that refuses closes the connection itself.
 FIRST_S = 10.0
 
 
@@ -20,7 +20,7 @@ def dialled(probe):
 
 
 def read_until_quiet(peer, wait=None):
-    """The bytes until the other side closes, enough are there, or no more arrive."""
+    """Reads until the peer closes, 64 KiB have arrived, or no more arrive; returns the bytes and how it ended."""
     got, end = b"", time.monotonic() + (wait or FIRST_S)
     while len(got) < 65536:
         peer.settimeout(max(0.01, end - time.monotonic()))
@@ -39,7 +39,7 @@ def read_until_quiet(peer, wait=None):
 
 
 def tcp(probe):
-    """Sends chunks (hex), with gaps between, and reads the answer."""
+    """Sends chunks (hex) over TCP, with pauses between them, and reads the answer."""
     began = time.monotonic()
     peer = dialled(probe)
     chunks = [bytes.fromhex(chunk) for chunk in probe.get("chunks", [])]
@@ -63,7 +63,7 @@ def udp(probe):
 
 
 def tls(probe):
-    """A handshake with this server name (null: no name), then one request."""
+    """Makes a TLS handshake with this server name (null: none), then one HTTP request."""
     context = ssl.create_default_context(cafile=probe["ca"])
     context.check_hostname = False
     if not probe.get("verify"):
@@ -143,14 +143,14 @@ def ping(probe):
 
 
 def ip(probe):
-    """A packet of another protocol of IP."""
+    """Sends a packet of any IP protocol, by number."""
     peer = socket.socket(socket.AF_INET, socket.SOCK_RAW, probe["protocol"])
     peer.sendto(b"x" * 20, (probe["host"], 0))
     return {"got": "sent"}
 
 
 def frame(probe):
-    """Whole Ethernet frames (hex), as they are."""
+    """Sends raw Ethernet frames (hex)."""
     peer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     peer.bind(("eth0", 0))
     for chunk in probe["chunks"]:
@@ -159,7 +159,7 @@ def frame(probe):
 
 
 def get(probe):
-    """As Python programs do it."""
+    """Requests a URL with urllib, as Python programs do."""
     import urllib.error, urllib.request
 
     context = ssl.create_default_context(cafile=probe["ca"])

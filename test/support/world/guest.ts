@@ -1,10 +1,10 @@
-/** One session's guest, and the probes of the tests in it. */
+/** The guest of one session, and probes in it. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Client } from "@vivarium/sdk";
 
 const PROBE = readFileSync(fileURLToPath(new URL("./guest-probe.py", import.meta.url)), "utf8");
-/** Path of the authority of the world's certificates in guests. */
+/** Path in guests of the certificate authority of the world. */
 export const CA_FILE = "/workspace/world-ca.pem";
 const PROBE_FILE = "/workspace/probe.py";
 
@@ -39,11 +39,11 @@ export type Probe =
   | { op: "look_up"; name: string };
 
 export interface Outcome {
-  /** The answer, in latin1. */
+  /** The received bytes, as latin1. */
   got?: string;
-  /** How a connection ended: "open", "closed" or the error's name. */
+  /** How the connection ended: "open", "closed" or the error's name. */
   end?: string;
-  /** Name of the error when nothing was answered. */
+  /** The error's name when there was no answer. */
   error?: string;
   why?: string;
   ms?: number;
@@ -65,14 +65,14 @@ export class Guest {
     this.id = id;
   }
 
-  /** Requirements of probes in the guest. */
+  /** Writes the files that probes need into the guest. */
   async equip(ca: string): Promise<void> {
     const { files } = this.#client.session(this.id);
     await files.write(CA_FILE, ca);
     await files.write(PROBE_FILE, PROBE);
   }
 
-  /** All at once; as root, since some need raw sockets. */
+  /** Runs probes at the same time, as root, since some need raw sockets. */
   async probe(...probes: Probe[]): Promise<Outcome[]> {
     const asked = probes.map((probe) => ({ ca: CA_FILE, ...probe }));
     const command = ["sudo", "python3", PROBE_FILE, JSON.stringify(asked)];
@@ -86,7 +86,7 @@ export class Guest {
     return outcome as Outcome;
   }
 
-  /** A shell command's standard output; its failure fails the test. */
+  /** Runs a shell command; returns its standard output, throws if it fails. */
   async run(script: string, timeoutMs = 120_000): Promise<string> {
     const result = await this.#client.sessions.exec(this.id, {
       command: ["sh", "-c", script],
@@ -96,14 +96,14 @@ export class Guest {
     throw new Error(`${script}\nexit code ${result.exit_code}: ${result.stdout}${result.stderr}`);
   }
 
-  /** The result of a command, also of one that fails. */
+  /** Runs a shell command; returns its exit code and output, also if it fails. */
   async tries(script: string, timeoutMs = 120_000): Promise<{ code: number; text: string }> {
     const command = ["sh", "-c", script];
     const result = await this.#client.sessions.exec(this.id, { command, timeout_ms: timeoutMs });
     return { code: result.exit_code, text: result.stdout + result.stderr };
   }
 
-  /** Runs beside the test, also over pauses. */
+  /** Starts a named process, which runs beside the test and survives pauses. */
   async start(name: string, script: string): Promise<void> {
     await this.#client.session(this.id).processes.start({ name, command: ["sh", "-c", script] });
   }

@@ -1,6 +1,6 @@
 /**
- * The world's servers, run inside its namespace. Orders come as JSON lines on standard input: {id, op, …}; answers go
- * out as {id, result}. Ends with its input.
+ * Runs the world's servers inside its namespace. Calls arrive as JSON lines on standard input, {id, op, …}; answers are
+ * {id, result}. Ends with its input.
  */
 import { createInterface } from "node:readline";
 import { ALL, PORTS } from "./addresses.ts";

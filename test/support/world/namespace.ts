@@ -1,4 +1,4 @@
-/** The world's namespace: one link to this host, many addresses, and counters of all packets that arrive at them. */
+/** Makes the world's network namespace: a link to this host, many addresses, and counters of all packets to them. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -8,7 +8,7 @@ const PREFIX = "wld-";
 const HOST_MAC = "02:00:00:06:00:01";
 const WORLD_MAC = "02:00:00:06:00:02";
 
-/** Counts before anything else sees a packet. Nothing on the link speaks ARP or IPv6 by itself. */
+/** nftables rules that count packets before any other rule. Nothing on the link sends ARP or IPv6 by itself. */
 const counters = (link: string) => `
 table inet seen {
   set packets { type ipv4_addr . inet_proto; flags dynamic; size 65535; counter; }
@@ -30,26 +30,25 @@ table netdev strange {
 export interface Counted {
   address: string;
   protocol: string;
-  /** TCP and UDP only. */
+  /** Only for TCP and UDP. */
   port?: number;
   packets: number;
-  /** Whole IP packets. */
+  /** Bytes of whole IP packets. */
   bytes: number;
 }
 
 export interface WorldNamespace {
   name: string;
   counted(): Counted[];
-  /** By port, of TCP and UDP. */
+  /** Counters by port, of TCP and UDP. */
   countedPorts(): Counted[];
-  /** Frames that are not IPv4. */
+  /** Number of frames that are not IPv4. */
   strangeFrames(): number;
-  /** Resets the counters. */
   reset(): void;
   remove(): Promise<void>;
 }
 
-/** A namespace of its own, joined to the network of this process, which supports one. */
+/** Makes a namespace and links it to the network of this process, which can have only one world. */
 export function createWorldNamespace(): WorldNamespace {
   removeAbandoned();
   const name = `${PREFIX}${process.pid}`;
@@ -78,7 +77,7 @@ export function createWorldNamespace(): WorldNamespace {
   }
 }
 
-/** The world's addresses in a namespace that the test made and has joined to something else. */
+/** Adds the world's addresses to a namespace that the test has made and linked itself. */
 export function addWorldTo(name: string, link: string): WorldNamespace {
   for (const address of ALL) inside(name, "ip", "addr", "replace", `${address}/32`, "dev", "lo");
   return { ...countIn(name, link), remove: async () => {} };

@@ -1,6 +1,6 @@
 /**
- * A world of the test file's own, and the service of all network tests, whose name server is in that world: everything
- * that its guests reach is in the world's log.
+ * A world for one test file, with the shared service of all network tests, which uses the world's name server:
+ * everything that guests reach is in the world's log.
  */
 
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -16,9 +16,9 @@ export interface Network {
   facts: ServiceFacts;
   client: Client;
   ask(path: string, options?: Ask): Promise<Answer>;
-  /** A live session, equipped for probes. */
+  /** Creates a live session with the files for probes. */
   guest(request?: object): Promise<Guest>;
-  /** A guest's new policy, in force when this returns. */
+  /** Sets a guest's policy, which is in force when this resolves. */
   allow(guest: Guest, mode: "allow" | "deny", allow?: string[]): Promise<void>;
   /** Ends all sessions, and the world. */
   close(): Promise<void>;

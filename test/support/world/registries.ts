@@ -1,4 +1,4 @@
-/** Packages for package managers and git: one small package of each kind, made here and served by the world. */
+/** Makes one small package of each kind (pip, npm, git and others) and serves it in the world. */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { World } from "./world.ts";
 
 export const REGISTRIES = { pip: "pip.example.com", npm: "npm.example.com", git: "git.example.com" } as const;
-/** Output of each package when it is used. */
+/** Text that each package prints. */
 export const GREETING = "hello from a package";
 
 export function fillRegistries(world: World): void {
@@ -57,7 +57,7 @@ function fillNpm(folder: string, work: string): void {
   writeFileSync(join(folder, name), JSON.stringify({ name, "dist-tags": { latest: version }, versions }));
 }
 
-/** As plain files: any web server can serve a repository. */
+/** Makes a git repository of plain files, which any web server can serve. */
 function fillGit(folder: string, work: string): void {
   const checkout = join(work, "checkout");
   const git = (...args: string[]) =>

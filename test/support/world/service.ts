@@ -1,6 +1,6 @@
 /**
- * Boots one service for all network tests of a run. It asks the name server of the current world: each test file has a
- * world of its own. Two such runs conflict in one network: run them with `scripts/in-own-network`.
+ * Starts one service for all network tests of a run. Its name server is that of the current world: each test file has a
+ * world of its own. Two such runs conflict in one network: use `scripts/in-own-network`.
  */
 import type { TestProject } from "vitest/node";
 import { type Service, startService } from "../service.ts";

@@ -1,4 +1,4 @@
-/** TCP servers of the world: each port listens on all its addresses, and every connection is in the log. */
+/** Runs the TCP servers of the world: each port listens on all addresses, and every connection is logged. */
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import type { OpenConnection, WorldLog } from "./events.ts";
@@ -29,7 +29,7 @@ export class Connections {
     });
   }
 
-  /** Ends all of them at once; nothing is sent again. */
+  /** Resets all connections: nothing is sent again. */
   hangUp(): void {
     for (const socket of this.#open.values()) socket.resetAndDestroy();
   }

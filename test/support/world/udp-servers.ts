@@ -1,4 +1,4 @@
-/** Sends every datagram back, and logs it. */
+/** Runs a UDP server that echoes and logs every datagram. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import type { WorldLog } from "./events.ts";

@@ -1,3 +1,4 @@
+/** Runs the world's HTTP and HTTPS servers. */
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -16,7 +17,7 @@ export async function listenWeb(site: Site, connections: Connections, pair: Pair
     await listenTcp(connections, port, (socket) => plain.emit("connection", socket));
   for (const port of PORTS.tls) {
     await listenTcp(connections, port, (socket) => {
-      // One server for each connection: the log has the requested name with the address at which it was requested.
+      // One server per connection, so that the log has the requested name with the address of the connection.
       const server = secureServer(site, pair, socket.localAddress ?? "?");
       server.emit("connection", socket);
     });

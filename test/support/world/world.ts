@@ -1,7 +1,6 @@
 /**
  * The rest of the internet, in a network namespace: name servers, web servers, mail, metadata services, private hosts.
- * Tests set the answers of its name servers and ask it which packets arrived: this is the other side's record, not the
- * service's.
+ * Tests set its DNS answers and read its log of everything that arrived, which does not depend on the service.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -22,9 +21,9 @@ const QUIET_WITHIN_MS = 3_000;
 const INSIDE = fileURLToPath(new URL("./inside.ts", import.meta.url));
 
 export class World {
-  /** For facts that the packet counters know and no server reports. */
+  /** The namespace with its packet counters, for traffic that no server reports. */
   readonly namespace: WorldNamespace;
-  /** PEM of the authority that signed all the world's certificates. */
+  /** The authority that signed the world's certificates, as PEM. */
   readonly ca: string;
   readonly #folder: string;
   readonly #child: ChildProcess;
@@ -43,7 +42,7 @@ export class World {
     });
   }
 
-  /** Resolves once its servers listen. */
+  /** Resolves once all servers listen. */
   ready(): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#waiting.set(0, resolve);
@@ -51,12 +50,12 @@ export class World {
     });
   }
 
-  /** Replaces all answers of its name servers. */
+  /** Replaces all answers of the name servers. */
   say(zone: Zone): Promise<unknown> {
     return this.#call("zone", zone);
   }
 
-  /** The log since the last call. */
+  /** Takes the events since the last call from the log. */
   take(): Promise<WorldEvent[]> {
     return this.#call("take") as Promise<WorldEvent[]>;
   }
@@ -66,8 +65,8 @@ export class World {
   }
 
   /**
-   * Waits until every connection has ended and its last packets have arrived, for tests that count later packets. Where
-   * a connection stays open, the wait is limited.
+   * Waits until every connection has ended and its last packets have arrived, before a test counts packets; at most 3
+   * s, since a connection may stay open.
    */
   async untilQuiet(): Promise<void> {
     await eventually(
@@ -84,8 +83,8 @@ export class World {
   }
 
   /**
-   * Its servers close all open connections. Otherwise a flow that was cut on the way would be retransmitted for many
-   * seconds, and once its machine is gone this host would answer for it.
+   * Closes all open connections. Otherwise the world would retransmit flows that were cut for many seconds, and once
+   * their machine is gone this host would answer for it.
    */
   async hangUp(): Promise<void> {
     await this.#call("hangUp");
@@ -97,7 +96,7 @@ export class World {
     await this.take();
   }
 
-  /** A folder whose files its web servers serve under this name. */
+  /** Directory whose files the web servers serve under a name. */
   folderOf(name: string): string {
     const folder = join(this.#folder, "site", name);
     mkdirSync(folder, { recursive: true });
@@ -121,7 +120,7 @@ export class World {
   }
 }
 
-/** Joined to this host, or in a namespace of the test. */
+/** Starts a world, linked to this host or in a namespace that the test makes. */
 export async function startWorld(makeNamespace = createWorldNamespace): Promise<World> {
   const folder = mkdtempSync(join(tmpdir(), "viv-world-"));
   const { caFile, certFile, keyFile } = makeCertificates(folder);

@@ -1,25 +1,25 @@
-/** Answers of the world's name servers. */
+/** Answers of the world's name servers, for one name. */
 
 export interface NameAnswer {
   a?: string[];
   cname?: string;
-  /** Seconds. Default: 60. */
+  /** Seconds; default 60. */
   ttl?: number;
-  /** Code of a failure instead of an answer. */
+  /** DNS error code, instead of an answer. */
   rcode?: number;
-  /** Records of other types: by number, with their data in base64; TXT by its text. */
+  /** Records of other types, with their data in base64; TXT is given by `txt`. */
   others?: { type: number; data: string }[];
   txt?: string;
-  /** Sends no answer. */
+  /** Whether no answer is sent. */
   isSilent?: boolean;
   delayMs?: number;
-  /** Sends false answers first: with another id, to another question. */
+  /** Sends forged answers first: with another id, or to another question. */
   lies?: "id" | "question";
-  /** With `lies`: the content of the false answers. */
+  /** Address in the forged answers. */
   lie?: string;
 }
 
-/** By name in lower case, or `*.name` for all below. A list is used question by question, cyclically. */
+/** Answers by lower-case name, or `*.name` for all names below. A list is used one answer per query, cyclically. */
 export type Zone = Record<string, NameAnswer | NameAnswer[]>;
 
 export class ZoneReader {
@@ -31,7 +31,7 @@ export class ZoneReader {
     this.#asked.clear();
   }
 
-  /** Counts as one question. */
+  /** The answer to the next query for a name; advances its list. */
   next(name: string): NameAnswer | undefined {
     const key = this.#keyOf(name);
     const found = key === undefined ? undefined : this.#zone[key];

@@ -28,7 +28,7 @@ export function addEgressOptions<Verb extends Command>(command: Verb): Verb {
 }
 
 export function toEgressFields({ egress, allow, egressCap }: EgressOptions) {
-  // A list without mode deny would not restrict anything.
+  // A list in mode allow would restrict nothing, so --allow alone means mode deny.
   const mode = egress ?? (allow && "deny");
   return {
     egress: mode && { mode, ...(allow && { allow }) },

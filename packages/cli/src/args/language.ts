@@ -1,3 +1,4 @@
+/** The language of a program that `viv run` is given, and the command that runs it. */
 import path from "node:path";
 import type { Language } from "@vivarium/sdk";
 import { UsageError } from "../cli-error.ts";
@@ -12,7 +13,7 @@ const BY_EXTENSION: Readonly<Record<string, Language>> = {
   ".tsx": "bun",
 };
 
-/** The language of a program: the option, else by the file's extension. */
+/** The language of a program: that of the option, else that of the file's extension. */
 export function chooseLanguage(file: string, option?: string): Language {
   const known = LANGUAGE_NAMES.join(", ");
   if (option !== undefined) {
@@ -36,9 +37,9 @@ const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> 
 };
 
 /**
- * The file in /workspace that a program becomes, and what runs it. A file, because a program that is an argument lacks
- * its own name (`__file__`, `require.main`) and the lines of its tracebacks. The extension is kept, because it may say
- * more than the language.
+ * Name of the file in /workspace that receives the program, and the command that runs it. A program passed as an
+ * argument would lack its own name (`__file__`, `require.main`) and the source lines of its tracebacks. The extension
+ * is kept: `.mjs` and `.cjs` are both node, but of different module kinds.
  */
 export function programIn(language: Language, source: string): { file: string; command: string[] } {
   const given = path.extname(source).toLowerCase();

@@ -2,7 +2,7 @@ import type { SessionCreate } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
 
-/** Settings of a new session, from any starting point. */
+/** Options of a new session, whether it starts from a template or from a checkpoint. */
 export interface SessionOptions {
   name?: string;
   externalId?: string;
@@ -14,7 +14,7 @@ export interface SessionOptions {
   onDetach?: (typeof ON_DETACH)[number];
 }
 
-/** Fate of a session when the last client of its terminals has left. */
+/** Policies for a session when the last client of its terminals has left. */
 const ON_DETACH = ["pause", "keep_live", "destroy"] as const;
 
 export function addSessionOptions<Verb extends Command>(command: Verb): Verb {

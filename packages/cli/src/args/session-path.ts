@@ -3,14 +3,14 @@ import { UsageError } from "../cli-error.ts";
 /** A file or directory in a session, as `ID:PATH` names it. */
 export interface SessionPath {
   session: string;
-  /** As the human wrote it; /workspace where nothing follows the colon. */
+  /** As typed, so it may be relative; /workspace where nothing follows the colon. */
   path: string;
 }
 
 const WORKSPACE = "/workspace";
 const SESSION_PATH = /^([^:/]+):(.*)$/s;
 
-/** `ID:PATH`, or undefined for what has no colon before its first slash: that is a local path. */
+/** Parses `ID:PATH`; undefined for a local path: a text without a colon before its first slash. */
 export function asSessionPath(text: string): SessionPath | undefined {
   const match = SESSION_PATH.exec(text);
   return match === null ? undefined : { session: match[1] ?? "", path: match[2] || WORKSPACE };
@@ -25,12 +25,12 @@ export function parseSessionPath(text: string): SessionPath {
   );
 }
 
-/** `ID` or `ID:PATH`; an id alone stands for all of the session's files. */
+/** Parses `ID` or `ID:PATH`; an id alone means /workspace. */
 export function parseSessionOrPath(text: string): SessionPath {
   return asSessionPath(text) ?? { session: text, path: WORKSPACE };
 }
 
-/** The path from the root of the guest: relative ones begin in /workspace. */
+/** Makes a path absolute: relative paths begin in /workspace. */
 export function absolutePath(path: string): string {
   return path.startsWith("/") ? path : `${WORKSPACE}/${path}`;
 }

@@ -1,16 +1,17 @@
+/** Parsers for the values of options: durations, instants, sizes, ports, pairs and lists. */
 import { InvalidArgumentError } from "commander";
 
 const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const RFC_3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 
-/** `500ms`, `30s`, `5m`, `1h`, or a plain number of seconds; as milliseconds. */
+/** Parses `500ms`, `30s`, `5m`, `1h` or a plain number of seconds, into milliseconds. */
 export function parseDuration(text: string): number {
   const ms = text.endsWith("d") ? Number.NaN : millisecondsOf(text);
   if (!(ms >= 1)) throw new InvalidArgumentError("Expected a time such as 500ms, 30s, 5m or 1h.");
   return ms;
 }
 
-/** Like a duration, and days: `12h`, `30d`; as milliseconds. */
+/** Parses a duration that may also be in days (`12h`, `30d`), into milliseconds. */
 export function parseLongDuration(text: string): number {
   const ms = millisecondsOf(text);
   if (!(ms >= 1)) throw new InvalidArgumentError("Expected a time such as 30m, 12h or 30d.");
@@ -22,17 +23,17 @@ function millisecondsOf(text: string): number {
   return Math.round(Number(figure) * (UNITS_MS[unit] ?? Number.NaN));
 }
 
-/** How long a paused session is kept; `never` ends: -1, as the interface has it. */
+/** Parses how long a paused session is kept, into milliseconds; `never` is -1, as in the API. */
 export function parsePausedTtl(text: string): number {
   return text === "never" ? -1 : parseLongDuration(text);
 }
 
-/** A time ahead (`90s`, `2h`, `7d`) or an instant with its zone (`2027-03-01T09:30:00Z`). */
+/** Parses a time from now (`90s`, `2h`, `7d`) or an instant with its zone (`2027-03-01T09:30:00Z`). */
 export function parseInstant(text: string): Date {
   return instantOf(text, 1, "from now");
 }
 
-/** A time back (`90s`, `2h`, `7d`) or an instant with its zone. */
+/** Parses a time before now (`90s`, `2h`, `7d`) or an instant with its zone. */
 export function parseSince(text: string): Date {
   return instantOf(text, -1, "back");
 }
@@ -54,12 +55,12 @@ const BYTES: Readonly<Record<string, number>> = {
   ...{ kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
 };
 
-/** `10MiB`, `1.5 GiB`, `500MB`, or a plain number of bytes; `none` clears the cap: 0, as the interface has it. */
+/** Parses `10MiB`, `1.5 GiB`, `500MB` or a plain number, into bytes; `none` is 0, which removes the cap in the API. */
 export function parseCap(text: string): number {
   if (text === "none") return 0;
   const match = /^(\d+(?:\.\d+)?) ?([kmgt]?i?b)?$/i.exec(text);
   const bytes = Math.round(Number(match?.[1]) * (BYTES[(match?.[2] ?? "b").toLowerCase()] ?? Number.NaN));
-  // Zero would clear the cap, which is the opposite of what it says.
+  // 0 is refused: the API would remove the cap, while the user means that nothing may be sent.
   if (!match || !(bytes >= 1) || !Number.isSafeInteger(bytes)) {
     throw new InvalidArgumentError(
       "Expected a size such as 10MiB, 1.5GiB, 500MB or 4096, or none. To let nothing out: viv egress set --mode deny",
@@ -68,7 +69,7 @@ export function parseCap(text: string): number {
   return bytes;
 }
 
-/** The cap of an organisation: like a session's, or `default`, the operator's. */
+/** Parses the cap of an organisation: as a session's, or `default` for the operator's default. */
 export function parseOrgCap(text: string): number | "default" {
   return text === "default" ? text : parseCap(text);
 }
@@ -79,7 +80,7 @@ export function parsePort(text: string): number {
   return Number(text);
 }
 
-/** `NAME=value`, repeatable. */
+/** Adds one `NAME=value` of a repeatable option to those before it. */
 export function collectPair(
   text: string,
   previous: Record<string, string> | undefined,
@@ -89,7 +90,7 @@ export function collectPair(
   return { ...previous, [text.slice(0, split)]: text.slice(split + 1) };
 }
 
-/** `a,b`, repeatable. */
+/** Adds the items of one `a,b` of a repeatable option to those before them. */
 export function collectList(text: string, previous: string[] | undefined): string[] {
   const items = text
     .split(",")
@@ -103,7 +104,7 @@ export function parseCount(text: string): number {
   return Number(text);
 }
 
-/** `host:port`; IPv6 hosts in brackets. */
+/** Checks `host:port`; IPv6 hosts are in brackets. */
 export function parseListen(text: string): string {
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:\s]+):(\d{1,5})$/.exec(text);
   const port = Number(match?.[2]);

@@ -1,10 +1,11 @@
+/** `viv cap`: shows or sets the daily egress cap of a session or of the organisation. */
 import { parseCap, parseOrgCap } from "../args/values.ts";
 import { UsageError } from "../cli-error.ts";
 import { renderCap, renderOrgCap } from "../print/egress.ts";
 import { type Call, clientVerb, SESSION_ARGUMENT, type Verb } from "./verb.ts";
 
 interface CapOptions {
-  /** True: only shown. */
+  /** `true` for --org without a value: shows the cap, and sets none. */
   org?: number | "default" | true;
 }
 

@@ -1,3 +1,4 @@
+/** `viv cat`: writes files of a session to standard output. */
 import { parseSessionPath } from "../args/session-path.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { sessionFinder } from "../sessions/find-session.ts";

@@ -1,3 +1,4 @@
+/** `viv cp`: copies files between this machine and sessions, or between sessions. */
 import type { Client } from "@vivarium/sdk";
 import { absolutePath, asSessionPath } from "../args/session-path.ts";
 import { UsageError } from "../cli-error.ts";

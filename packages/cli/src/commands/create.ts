@@ -1,3 +1,4 @@
+/** `viv create`: creates a session. */
 import { addEgressOptions, type EgressOptions, toEgressFields } from "../args/egress-options.ts";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../args/session-options.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
@@ -49,7 +50,7 @@ async function createSession(call: Call<CreateOptions>): Promise<void> {
     no_sudo: sudo ? undefined : true,
   };
   const created = await sessions.create(request, { timing });
-  // A create answers before its machine is there, so its timings are only known afterwards.
+  // The API answers before the machine has started, so stage timings exist only once the session is live.
   const isAwaited = wait || timing;
   call.printSession(isAwaited ? await sessions.waitUntilLive(created.session_id, { timing }) : created);
 }

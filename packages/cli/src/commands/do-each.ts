@@ -6,11 +6,11 @@ import type { Call } from "./verb.ts";
 
 interface Each {
   ids: Iterable<string> | AsyncIterable<string>;
-  /** Key of an id in the JSON. */
+  /** Name of the id's field in the JSON results. */
   key: string;
 }
 
-/** Does one thing after the other, and reports each result. */
+/** Runs `act` for one id after the other and reports each result; returns the exit code. */
 export async function doEach(
   { config, terminal, options: { json } }: Call,
   { ids, key }: Each,
@@ -30,7 +30,7 @@ export async function doEach(
       }
     }
   } catch (error) {
-    // Report what was done: no later output would.
+    // The results so far must be printed here: nothing is printed after the error.
     if (json && results.length > 0) terminal.out(JSON.stringify({ results }));
     throw error;
   }
@@ -38,7 +38,7 @@ export async function doEach(
   return results.every((result) => result.ok) ? EXIT.ok : EXIT.failed;
 }
 
-/** A failure of one item does not stop the others; a service that does not answer, or refuses the key, stops all. */
+/** Whether the next ids are still tried: not when the service does not answer or refuses the key. */
 function isItemFailure(error: unknown): error is VivariumError | UnknownSession {
   if (error instanceof UnknownSession) return true;
   return error instanceof VivariumError && error.status !== 0 && error.status !== 401;

@@ -1,3 +1,4 @@
+/** `viv doctor`: checks whether this host can run the service. */
 import { examineHost } from "../doctor/examine.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderFindings } from "../print/findings.ts";

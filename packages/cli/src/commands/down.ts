@@ -1,3 +1,4 @@
+/** `viv down`: stops the service of this machine, and with --sessions ends its sessions first. */
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { isAlive } from "@vivarium/kit/process-identity";
@@ -31,7 +32,7 @@ async function down({ config, terminal, options }: Call<{ sessions?: boolean }>)
   const layout = layoutOf(config.dataDir);
   const holder = await findHolder(layout.lockFile);
   if (!holder) {
-    // A supervisor that was killed takes node and control with it, but not the database.
+    // When a supervisor is killed, gateway, node and control end with it, but the database keeps running.
     const isDatabaseLeft = await stopLeftPostgres(path.join(layout.postgresDir, "data"));
     const stopped = isDatabaseLeft ? "; stopped the database that an earlier one had left" : "";
     return terminal.note(`viv: no service runs for ${config.dataDir}${stopped}`);

@@ -1,3 +1,4 @@
+/** `viv edit`: opens a file of a session in the human's own editor and writes it back. */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -66,7 +67,7 @@ async function putBack(
   const place = sessionPlace(session, new AbortController().signal);
   const entry = before && (await scanGuest(session, absolutePath(file), { depth: 0 }))?.get("");
   await session.files.upload(file, after);
-  // A rewritten file has lost its mode; its time is that of the edit.
+  // The upload gave the file the default mode, so its earlier mode is set again; its time is now.
   if (entry === undefined) return;
   const edited = { ...entry, modifiedAt: Math.floor(Date.now() / 1000) };
   await place.finish([{ path: absolutePath(file), entry: edited, isNew: true }]);

@@ -1,3 +1,4 @@
+/** `viv events`: prints the events of the organisation's sessions. */
 import type { EventFilter } from "@vivarium/sdk";
 import { InvalidArgumentError } from "commander";
 import { renderEvent } from "../print/event.ts";

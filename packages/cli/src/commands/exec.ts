@@ -1,3 +1,4 @@
+/** `viv exec`: runs a command in a session and exits with its code. */
 import type { Session } from "@vivarium/sdk";
 import { withoutSeparator } from "../args/command-words.ts";
 import { parseDuration } from "../args/values.ts";
@@ -17,7 +18,7 @@ interface ExecOptions {
   interactive?: boolean;
 }
 
-/** A command that waits for its input may take its time: what the interface allows. */
+/** Default timeout with --interactive: the longest that the API allows, since a human may type slowly. */
 const INTERACTIVE_TIMEOUT_MS = 60 * 60_000;
 
 export function execCommand(): Verb {
@@ -47,7 +48,7 @@ our output are a terminal.`,
     .does(execInSession);
 }
 
-/** The parser keeps a separator as a word; with no words after it there is no command. */
+/** The command without a leading `--`, which the parser keeps; fails when no word is left. */
 function commandOf(words: string[]): string[] {
   const command = withoutSeparator(words);
   if (command.length > 0) return command;

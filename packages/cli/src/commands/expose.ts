@@ -1,3 +1,4 @@
+/** `viv expose`: makes a port of a session reachable from outside. */
 import { parsePort } from "../args/values.ts";
 import { renderExposed } from "../print/exposed.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";

@@ -1,3 +1,4 @@
+/** `viv find`: finds files of a session by name. */
 import { InvalidArgumentError } from "commander";
 import { parseSessionOrPath } from "../args/session-path.ts";
 import { parseCount } from "../args/values.ts";
@@ -21,14 +22,14 @@ below. At most 10,000 files are looked at.`,
     .does(findFiles);
 }
 
-/** How many results a search may be asked for. */
+/** Parses the most results that a search may return. */
 export function parseResults(text: string): number {
   const count = parseCount(text);
   if (count > 10_000) throw new InvalidArgumentError("Expected a whole number from 1 to 10000.");
   return count;
 }
 
-/** Says that a search has found more than it returned. */
+/** Notes on standard error that a search found more than it returned. */
 export function noteTruncated({ terminal, options }: Call, { truncated }: { truncated: boolean }): void {
   if (truncated && !options.json)
     terminal.note("viv: there is more; ask for less at once, or for more with --limit");

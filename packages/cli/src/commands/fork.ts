@@ -1,3 +1,4 @@
+/** `viv fork`: makes new sessions from a session as it is now. */
 import { parseCount } from "../args/values.ts";
 import { noteTiming } from "../print/timing.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";

@@ -1,3 +1,4 @@
+/** `viv get`: shows one session. */
 import { renderSession } from "../print/session.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 

@@ -1,3 +1,4 @@
+/** `viv grep`: searches the contents of a session's files. */
 import type { FoundLine } from "@vivarium/sdk";
 import { InvalidArgumentError } from "commander";
 import { parseSessionOrPath } from "../args/session-path.ts";
@@ -58,7 +59,7 @@ async function searchFiles(call: Call<GrepOptions>, pattern: string, where: stri
   return found.matches.length > 0 ? EXIT.ok : EXIT.noMatch;
 }
 
-/** As grep(1): `:` after the line number of a match, `-` after that of a line around it, `--` between groups. */
+/** As grep(1): `:` after the line number of a match, `-` after that of a context line, `--` between groups. */
 function* renderMatches({ terminal, paint }: Call, matches: readonly FoundLine[]): Generator<string> {
   const show = (path: string, line: number, sign: string, text: string) =>
     `${paint("magenta", showableLine(terminal, path))}${sign}${paint("green", String(line))}${sign}${showableLine(terminal, text)}`;

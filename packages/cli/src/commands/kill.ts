@@ -1,3 +1,4 @@
+/** `viv kill`: ends named processes of a session. */
 import { doEach } from "./do-each.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 

@@ -1,3 +1,4 @@
+/** `viv logs`: prints the output of a named process. */
 import { UsageError } from "../cli-error.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { writeBothStreams } from "../service/show-stream.ts";

@@ -6,7 +6,7 @@ import { renderEntries } from "../print/entries.ts";
 import { plainText, showableLine } from "../print/table.ts";
 import type { Call } from "./verb.ts";
 
-/** `viv ls ID:PATH` */
+/** `viv ls ID:PATH`: lists files of a session. */
 export async function listFiles(call: Call<{ long?: boolean }>, where: string): Promise<number> {
   const { terminal, options } = call;
   const { session: reference, path } = parseSessionPath(where);

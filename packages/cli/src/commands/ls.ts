@@ -1,3 +1,4 @@
+/** `viv ls`: lists sessions, or files of a session. */
 import type { Client, SessionRecord } from "@vivarium/sdk";
 import { Option } from "commander";
 import { parseCount } from "../args/values.ts";
@@ -50,7 +51,7 @@ async function list(call: Call<LsOptions>, where?: string): Promise<number> {
   return EXIT.ok;
 }
 
-/** History comes in pages, so the limit may be larger than one of them. */
+/** The newest `limit` ended sessions, read page by page. */
 async function takeHistory(client: Client, limit: number): Promise<SessionRecord[]> {
   const taken: SessionRecord[] = [];
   for await (const record of client.sessions.history({ pageSize: Math.min(limit, 500) })) {

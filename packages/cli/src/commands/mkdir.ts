@@ -1,3 +1,4 @@
+/** `viv mkdir`: makes directories in sessions. */
 import { parseSessionPath } from "../args/session-path.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { doEach } from "./do-each.ts";
@@ -13,7 +14,7 @@ export function mkdirCommand(): Verb {
 }
 
 async function makeDirectories(call: Call, names: string[]): Promise<number> {
-  // All are understood before any is made.
+  // All names are parsed before the first directory is made.
   const paths = new Map(names.map((name) => [name, parseSessionPath(name)]));
   const client = await call.connect();
   const find = sessionFinder(client);

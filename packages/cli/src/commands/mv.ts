@@ -1,3 +1,4 @@
+/** `viv mv`: moves or renames files of a session. */
 import { absolutePath, parseSessionPath } from "../args/session-path.ts";
 import { UsageError } from "../cli-error.ts";
 import { destinationOf } from "../copy/destination.ts";

@@ -1,3 +1,4 @@
+/** `viv open`: exposes a port of a session and opens it in the browser. */
 import { VivariumError } from "@vivarium/sdk";
 import { parsePort } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";

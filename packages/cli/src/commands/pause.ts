@@ -1,3 +1,4 @@
+/** `viv pause`: saves a session and stops its machine. */
 import { parseInstant } from "../args/values.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 

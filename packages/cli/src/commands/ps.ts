@@ -1,3 +1,4 @@
+/** `viv ps`: lists the named processes of a session. */
 import { renderProcesses } from "../print/process.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 

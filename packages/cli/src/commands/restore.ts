@@ -1,3 +1,4 @@
+/** `viv restore`: takes a session back to a checkpoint. */
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 export function restoreCommand(): Verb {

@@ -1,3 +1,4 @@
+/** `viv resume`: wakes a paused session. */
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 export function resumeCommand(): Verb {

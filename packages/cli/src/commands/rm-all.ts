@@ -7,7 +7,7 @@ import { endListed } from "../sessions/end-session.ts";
 import { doEach } from "./do-each.ts";
 import type { Call } from "./verb.ts";
 
-/** `viv rm --all`: ends the sessions that are there now, after a human has seen which and agreed. */
+/** `viv rm --all`: lists the present sessions, asks for confirmation, and ends them. */
 export async function removeAll(call: Call<{ yes?: boolean }>, client: Client): Promise<number> {
   const { terminal, options } = call;
   if (!options.yes && !terminal.canAsk) {
@@ -35,7 +35,7 @@ async function isAgreed({ terminal, paint }: Call, sessions: SessionRecord[]): P
   return /^\s*y(es)?\s*$/i.test(answer);
 }
 
-/** One list after the other, while there are more sessions than one list contains; sessions made meanwhile stay. */
+/** Ids of all sessions, list by list while a list is full; sessions created after the first list are left out. */
 async function* idsOf(client: Client, first: SessionRecord[]): AsyncGenerator<string> {
   const newest = Math.max(...first.map(({ created_at }) => Date.parse(created_at)));
   const tried = new Set<string>();

@@ -1,3 +1,4 @@
+/** `viv rm`: ends sessions, or removes files of a session. */
 import type { Client } from "@vivarium/sdk";
 import { asSessionPath, parseSessionPath } from "../args/session-path.ts";
 import { UsageError } from "../cli-error.ts";
@@ -76,7 +77,7 @@ async function removeFiles(call: Call<RmOptions>, client: Client, names: string[
   });
 }
 
-/** All references are resolved before any session is ended; a session that is named twice is ended once. */
+/** Resolves all references before the first session is ended; a session named twice is ended once. */
 async function removeSessions(call: Call, client: Client, names: string[]): Promise<number> {
   const find = sessionFinder(client);
   const unknown = new Map<string, UnknownSession>();

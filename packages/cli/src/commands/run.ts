@@ -1,3 +1,4 @@
+/** `viv run`: runs a program in a virtual machine of its own and exits with its code. */
 import type { Client, Language } from "@vivarium/sdk";
 import {
   addEgressOptions,
@@ -28,7 +29,7 @@ interface RunOptions extends EgressOptions {
 }
 
 interface Source {
-  /** As the human named it. */
+  /** The path as typed, or `-`. */
   file: string;
   language: Language;
   code: string;
@@ -85,7 +86,7 @@ async function runProgram(call: Call<RunOptions>, file: string): Promise<number>
   return outcome.code;
 }
 
-/** The buffered endpoint supports neither. Ignored silently, the program could reach hosts that it must not. */
+/** Fails for options that --deps and --json do not support: the program could reach hosts that --egress denies. */
 function refuseSessionOptions(options: RunOptions): void {
   const refuse = (what: string, hint: string) => {
     throw new UsageError(`${what} cannot be combined with --deps or --json`, hint);
@@ -122,7 +123,7 @@ async function runStreamed(
     completed = true;
     return { code: exitCodeOf(terminal, ending), ranMs: ending.duration_ms };
   } finally {
-    // A command that never started leaves it to us to end the session.
+    // The service ends the session once a command has completed; in every other case it is ended here.
     if (!completed) await client.sessions.delete(session_id).catch(() => {});
   }
 }

@@ -1,3 +1,4 @@
+/** `viv shell`: attaches this terminal to a shell in a session. */
 import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { attach } from "../terminal-session/attach.ts";
@@ -49,7 +50,7 @@ async function openShell(call: Call<ShellOptions>, reference: string, command: s
     );
   }
   const { client, id, session } = await call.find(reference);
-  // Also fails early when the session does not exist.
+  // Read for the message at the end; this also fails early when the session does not exist.
   const record = await client.sessions.get(id);
   const isUnnamed = options.new || (command.length > 0 && options.terminal === undefined);
   const name = isUnnamed ? undefined : (options.terminal ?? DEFAULT_TERMINAL);

@@ -1,9 +1,10 @@
+/** `viv ssh-config`: prints the ssh_config(5) blocks that reach sessions. */
 import { mkdir } from "node:fs/promises";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { clientOptions, hostAlias, TYPED_HOST } from "../ssh/client-options.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-/** Session names that are one word for ssh, and not a pattern. */
+/** References that may be written as a host of ssh_config(5): one word, without wildcards. */
 const HOST_PATTERN = /^[A-Za-z0-9._-]+$/;
 
 export function sshConfigCommand(): Verb {
@@ -30,7 +31,7 @@ async function printConfig(call: Call, references: string[]): Promise<void> {
   terminal.out(blocks.join("\n\n"));
 }
 
-/** A session given by name is reached by that name too; the name is resolved now. */
+/** One block per session, for its id and the reference as typed; a name is resolved now, not at each connect. */
 async function blocksOf(call: Call, references: string[]): Promise<string[]> {
   const find = sessionFinder(await call.connect());
   return await Promise.all(

@@ -1,3 +1,4 @@
+/** `viv ssh`: runs the system's ssh client into a session. */
 import { mkdir } from "node:fs/promises";
 import { withoutSeparator } from "../args/command-words.ts";
 import { runForeground } from "../service/foreground.ts";
@@ -23,7 +24,7 @@ For scp, rsync, git and editors: viv ssh-config`,
 
 async function openSsh(call: Call, reference: string, words: string[]): Promise<number> {
   const { config } = call;
-  // Reports errors in the words of viv, before ssh reports them in its own.
+  // Resolved here so that viv reports an unknown session, not ssh.
   const { client, id } = await call.find(reference);
   await client.sessions.get(id);
   await mkdir(config.stateDir, { recursive: true });

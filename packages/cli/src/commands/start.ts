@@ -1,3 +1,4 @@
+/** `viv start`: starts a named process in a session. */
 import { EXIT } from "../exit-codes.ts";
 import { renderProcess } from "../print/process.ts";
 import { plainText } from "../print/table.ts";
@@ -9,7 +10,7 @@ interface StartOptions {
   keepAlive?: boolean;
 }
 
-/** Exit codes of a shell when a command is not found or cannot be executed. */
+/** Exit codes with which a shell reports a command that was not found (127) or cannot be executed (126). */
 const NOT_STARTED = [127, 126];
 
 export function startCommand(): Verb {

@@ -1,3 +1,4 @@
+/** `viv tree`: shows sessions and checkpoints as trees of their ancestry. */
 import type { SessionRecord } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import { buildForest, type LineageNode, treeOf } from "../lineage/forest.ts";
@@ -27,7 +28,7 @@ async function showTree(call: Call, reference?: string): Promise<void> {
     call.terminal.note(`viv: only the newest ${lineage.sessions.length} sessions were asked for`);
 }
 
-/** Sessions that have not ended go first, as with every verb. */
+/** The tree of the session that a reference means; present sessions come before ended ones. */
 function pick(forest: LineageNode[], reference: string, records: SessionRecord[]): LineageNode {
   const { ended = [], present = [] } = Object.groupBy(records, ({ state }) =>
     state === "ended" ? "ended" : "present",

@@ -1,3 +1,4 @@
+/** `viv unexpose`: closes an exposed port of a session. */
 import { parsePort } from "../args/values.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 

@@ -1,3 +1,4 @@
+/** `viv up`: runs the service of this machine, in the foreground or the background. */
 import { parseListen } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
@@ -49,7 +50,7 @@ async function up({ config, terminal, options }: Call<{ background?: boolean }>)
   return EXIT.ok;
 }
 
-/** It may be starting still. */
+/** Waits for a service that holds the lock, since it may still be starting. */
 async function waitForHolder(config: CliConfig, url: string): Promise<void> {
   if (await waitForHealth(connectWithoutKey({ ...config, url }), { limitMs: ANSWER_LIMIT_MS })) return;
   throw new CliError(`a service has ${config.dataDir}, and does not answer at ${url}`, {

@@ -1,4 +1,4 @@
-/** Verbs of `viv`: options and help are declared to the parser, and one function does the work of a call. */
+/** Base of all verbs: declares options and help to the parser, and runs one function per call. */
 import type { Client, Session, SessionRecord } from "@vivarium/sdk";
 import { Command } from "commander";
 import type { CliConfig } from "../config.ts";
@@ -20,14 +20,14 @@ interface CommonOptions {
   timing?: boolean;
 }
 
-/** The work of a verb. The arguments are those that the verb declares; without an exit code it has succeeded. */
+/** The function that does the work of a verb: `args` are the declared arguments; no exit code means success. */
 type Act<Options, Args extends unknown[]> = (
   call: Call<Options>,
   ...args: Args
 ) => Promise<number> | Promise<void>;
 
 export class Verb extends Command {
-  /** Does the work for a command line that the parser has read; returns the exit code. */
+  /** Runs the verb for the command line that the parser has read; returns the exit code. */
   run: (context: Context) => Promise<number> = async () => EXIT.ok;
 
   constructor(name: string, examples: string[]) {
@@ -44,7 +44,7 @@ export class Verb extends Command {
   }
 }
 
-/** A verb that talks to the service. */
+/** A verb that connects to the service. */
 export function clientVerb(name: string, examples: string[]): Verb {
   return new Verb(name, examples)
     .option("--url <url>", "where the service listens (default: $VIV_URL or http://127.0.0.1:7400)")
@@ -56,7 +56,7 @@ export function sessionVerb(name: string, examples: string[]): Verb {
   return clientVerb(name, examples).argument("<session>", SESSION_ARGUMENT);
 }
 
-/** One call of a verb. Its options are laid over the configuration already. */
+/** One call of a verb. `config` already includes the options of the call. */
 export class Call<Options = unknown> implements Context {
   readonly config: CliConfig;
   readonly terminal: Terminal;
@@ -76,7 +76,7 @@ export class Call<Options = unknown> implements Context {
     return connect(this.config);
   }
 
-  /** The session that a human means. `orEnded`: the verb also reads the records of ended sessions. */
+  /** Resolves a reference. `orEnded`: ended sessions count as well, for a verb that only reads records. */
   async find(
     reference: string,
     how: { orEnded?: boolean } = {},
@@ -86,7 +86,7 @@ export class Call<Options = unknown> implements Context {
     return { client, id, session: client.session(id) };
   }
 
-  /** Prints a result: as JSON where that was asked for, else all of it for a human, and `word` for a script. */
+  /** Prints a result: as JSON with --json, else with `render` on a terminal and with `word` in a pipe. */
   print<Result>(
     result: Result,
     render: (result: Result) => string,
@@ -102,7 +102,7 @@ export class Call<Options = unknown> implements Context {
     noteTiming(this, record);
   }
 
-  /** Prints a result: as JSON where that was asked for, else line by line. */
+  /** Prints a result: as JSON with --json, else as `lines`. */
   printLines(result: unknown, lines: Iterable<string>): void {
     if (this.options.json) this.terminal.out(JSON.stringify(result));
     else for (const line of lines) this.terminal.out(line);

@@ -1,3 +1,4 @@
+/** `viv watch`: shows sessions and their changes, live. */
 import { parseDuration } from "../args/values.ts";
 import { untilCtrlC } from "../service/interrupt.ts";
 import { followSessions } from "../watch/follow.ts";
@@ -22,8 +23,8 @@ async function watchSessions(call: Call<{ interval: number }>): Promise<void> {
   const client = await call.connect();
   const isScreen = terminal.isInteractive && config.canDraw && !options.json;
   await untilCtrlC(async (signal) => {
-    const looks = followSessions(client, { intervalMs: options.interval, signal });
-    if (isScreen) await drawScreen({ terminal, paint }, looks, `${config.url}  (Ctrl-C ends)`);
-    else await printLines(terminal, looks, { json: options.json === true });
+    const polls = followSessions(client, { intervalMs: options.interval, signal });
+    if (isScreen) await drawScreen({ terminal, paint }, polls, `${config.url}  (Ctrl-C ends)`);
+    else await printLines(terminal, polls, { json: options.json === true });
   });
 }

@@ -1,4 +1,4 @@
-/** One copy from one side to the other. */
+/** Copies a file or a tree from one place to another. */
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { VivariumError } from "@vivarium/sdk";
 import { CliError, UsageError } from "../cli-error.ts";
@@ -10,14 +10,14 @@ import { planCopy } from "./plan.ts";
 import { meter, type Progress } from "./progress.ts";
 
 const FILES_AT_ONCE = 6;
-/** Smaller files are sent many at once, where the target takes them so. */
+/** Files up to this many bytes are sent in batches, where the target supports batches. */
 const SMALL_BYTES = 128 * 1024;
 const BATCH = { items: 64, bytes: 4 * 1024 * 1024 };
 
 export interface Copied {
   files: number;
   bytes: number;
-  /** Files that were there already, byte for byte. */
+  /** Files that were equal on both sides and were not sent. */
   skipped: number;
   /** One line for each thing that could not be copied or set. */
   problems: string[];
@@ -33,12 +33,12 @@ export async function copy(
     throw new CliError(`${source.nameOf(from)}: no such file or directory`);
   if (root.kind === "directory" && !recursive)
     throw new UsageError(`${source.nameOf(from)} is a directory; add -r to copy it`);
-  // A link made here by the session would lead the next copy to any path that the session chose.
+  // Hazard: a link copied from a session would lead the next copy to any path that the session chose.
   if (root.kind === "link") {
     throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`);
   }
   const destination = await destinationOf(target, { from, to });
-  // The human's own link is followed. A link below it may be of an earlier copy's making, and is not.
+  // Only a link at the path that the human gave is followed: a link below it may come from an earlier copy.
   const there = (await target.scan(destination, { isLinkKept: destination !== to })) ?? new Map();
   const plan = await planCopy(
     { place: source, root: from, tree },
@@ -80,7 +80,7 @@ export async function copy(
   }
 }
 
-/** Failures by path: a file that cannot be copied does not stop the others. */
+/** Writes all files; returns failures by path, since one file that fails does not stop the others. */
 async function putAll(
   target: Place,
   files: readonly FileToPut[],
@@ -107,7 +107,7 @@ async function putAll(
   return failed;
 }
 
-/** The message when other files may still succeed; throws otherwise. */
+/** The message of an error that concerns one file; rethrows every other error. */
 function messageOfFileFailure(error: unknown): string {
   const isRefusal =
     error instanceof VivariumError && ["validation", "not_found", "payload_too_large"].includes(error.code);

@@ -2,7 +2,7 @@ import { CliError } from "../cli-error.ts";
 import { baseName, join, type Place } from "./entry.ts";
 
 /**
- * The path of a copy of `from` when the human gives `to`, as with cp: inside `to` if that is a directory, else `to`
+ * Path of the copy of `from` when the human gives `to`, as with cp: inside `to` if that is a directory, else `to`
  * itself. The contents of `from/.` go directly into `to`.
  */
 export async function destinationOf(

@@ -1,3 +1,4 @@
+/** Data of a copy: entries, trees of them, and the interface that both sides implement. */
 import { readFile } from "node:fs/promises";
 
 /** One file, directory or link of a tree that is copied. */
@@ -8,16 +9,16 @@ export interface Entry {
   mode: number;
   /** Whole seconds since 1970. */
   modifiedAt: number;
-  /** Where a link leads. */
+  /** Target of a link. */
   target?: string;
-  /** Why something at or below it is missing from its tree. */
+  /** The read error when entries below this one are missing from the tree. */
   unread?: string;
 }
 
-/** By path relative to the root of the tree; the root itself is "". Parents come before what is in them. */
+/** Entries by path relative to the root of the tree, which is "". Parents come before their children. */
 export type Tree = Map<string, Entry>;
 
-/** Content as it is handed over: a file of this machine can be read again, a stream once. */
+/** Content of a file: a file of this machine can be read again, a stream only once. */
 export type Content = { file: string } | AsyncIterable<Uint8Array>;
 
 /** A file to write. */
@@ -27,11 +28,11 @@ export interface FileToPut {
   content: Content;
 }
 
-/** Attributes set at the end, when nothing is written there any more. */
+/** An entry that gets its mode and time at the end, when nothing is written below it any more, or is a link to make. */
 export interface ToFinish {
   path: string;
   entry: Entry;
-  /** It has only what the side gives to new files. */
+  /** Whether this copy made the entry, so that it still has the default mode of the side. */
   isNew: boolean;
 }
 
@@ -40,24 +41,24 @@ export interface ScanOptions {
   isLinkKept?: boolean;
 }
 
-/** One side of a copy. Paths are those of the side. */
+/** One side of a copy: this machine or a session. Paths are in the form of that side. */
 export interface Place {
-  /** How a human would name a path of it. */
+  /** The path as messages show it. */
   nameOf(path: string): string;
   /**
-   * Everything at and below a path, the path alone with `depth` 0; undefined when nothing is there. A link at the path is
-   * followed where it leads somewhere, unless `isLinkKept`.
+   * Lists the entries at and below a path, only the path itself with `depth` 0; undefined when it does not exist. A
+   * link at the path is followed where its target exists, unless `isLinkKept`.
    */
   scan(path: string, options?: ScanOptions): Promise<Tree | undefined>;
   /** SHA-256 in hex, by path; files that cannot be read are left out. */
   hash(paths: readonly string[]): Promise<Map<string, string>>;
   read(path: string): Content;
-  /** Writes a file whole or not at all, with its parents. */
+  /** Writes a file atomically, after its missing parents. */
   put(file: FileToPut): Promise<void>;
   /** Writes small files in one request where the side can; returns failures by path. */
   putMany?(files: readonly FileToPut[]): Promise<Map<string, string>>;
   makeDirectories(paths: readonly string[]): Promise<void>;
-  /** Removes links at paths of new files: writing the file would write to the target of the link. */
+  /** Removes links at the paths of new files, since a write would go to the target of the link. */
   removeLinks?(paths: readonly string[]): Promise<void>;
   /** Makes links, then sets modes and times; returns failures. */
   finish(what: readonly ToFinish[]): Promise<string[]>;
@@ -68,13 +69,13 @@ export function join(root: string, relative: string): string {
   return root.endsWith("/") ? `${root}${relative}` : `${root}/${relative}`;
 }
 
-/** The last name of a path; `.`, `..` and the root have none. */
+/** The last component of a path; undefined for `.`, `..` and the root. */
 export function baseName(path: string): string | undefined {
   const name = path.replace(/\/+$/, "").split("/").at(-1) ?? "";
   return ["", ".", ".."].includes(name) ? undefined : name;
 }
 
-/** The parent directory of an entry in a tree; for the first level it is the root, "". */
+/** The parent path of an entry in a tree; "", the root, for entries of the first level. */
 export function parentOf(relative: string): string {
   return relative.slice(0, Math.max(relative.lastIndexOf("/"), 0));
 }

@@ -1,4 +1,4 @@
-/** Does something for each item, a few at once. After a failure no item is started; work in flight is awaited. */
+/** Runs `work` for each item, a few at once. After a failure no further item is started; running ones are awaited. */
 export async function inParallel<T>(
   items: Iterable<T>,
   width: number,

@@ -34,7 +34,7 @@ async function hashLocal(paths: readonly string[], signal: AbortSignal): Promise
       for await (const chunk of createReadStream(file, { signal })) hash.update(chunk);
       hashes.set(file, hash.digest("hex"));
     } catch {
-      // Treated as absent: then it is copied, and the copy reports the error.
+      // A file without a hash counts as different: the copy then reports the read error.
       signal.throwIfAborted();
     }
   });
@@ -42,8 +42,8 @@ async function hashLocal(paths: readonly string[], signal: AbortSignal): Promise
 }
 
 /**
- * Hazard: an earlier copy may have made a link because the session said so, and it would lead the files of this copy to
- * any path that the session chose. A link at the path of a directory is not followed.
+ * Makes a directory, and refuses a link at its path. Hazard: an earlier copy may have made that link as the session
+ * asked, and it would lead the files of this copy to any path that the session chose.
  */
 async function makeDirectory(directory: string): Promise<void> {
   const found = await lstat(directory).catch(() => undefined);
@@ -53,10 +53,10 @@ async function makeDirectory(directory: string): Promise<void> {
   await makeDirectories(directory);
 }
 
-/** Rights beyond what the umask gives to new files are not taken from a session. */
+/** Makes links, then sets modes, within the umask, and times; returns failures. */
 async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   const complaints: string[] = [];
-  // The deepest paths come first: a directory that loses its rights hides the paths below it.
+  // Deepest paths first: a directory that loses its permissions hides the paths below it.
   for (const { path: file, entry } of what.toReversed()) {
     try {
       if (entry.kind === "link") await makeLink(file, entry.target ?? "");
@@ -71,7 +71,7 @@ async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   return complaints;
 }
 
-/** Replaces an old link or file in one step. */
+/** Makes a link, or replaces a link or file by it atomically. */
 async function makeLink(file: string, target: string): Promise<void> {
   const unfinished = unfinishedName(file);
   await symlink(target, unfinished);

@@ -1,18 +1,18 @@
-/** The steps of a copy, from the trees on both sides. Touches nothing. */
+/** Plans the steps of a copy by comparing the trees of both sides; changes nothing. */
 import { CliError } from "../cli-error.ts";
 import { type Entry, join, type Place, type ToFinish, type Tree } from "./entry.ts";
 
 export interface Plan {
   directories: string[];
-  /** Files to send. */
+  /** Files whose content is sent. */
   files: { from: string; to: string; entry: Entry }[];
-  /** Those of them that replace a link, by the target's paths. */
+  /** Target paths of those files that replace a link. */
   overLinks: string[];
-  /** Files that the target has already. */
+  /** Number of files that are equal on both sides. */
   equal: number;
-  /** Entries that get their links, modes and times at the end, by the target's paths. */
+  /** Links to make and entries to give their mode and time at the end, by target path. */
   finishing: ToFinish[];
-  /** Entries that cannot be copied, by the source's paths. */
+  /** Source paths of entries that cannot be copied, such as sockets. */
   leftOut: string[];
 }
 
@@ -22,7 +22,7 @@ interface Side {
   tree: Tree;
 }
 
-/** Files whose size and SHA-256 are equal on both sides are not sent again. */
+/** Compares both sides; files with equal size and SHA-256 are not sent again. */
 export async function planCopy(source: Side, target: Side): Promise<Plan> {
   const plan: Plan = {
     directories: [],
@@ -78,7 +78,7 @@ function refuseClash(name: string, entry: Entry, there: Entry | undefined): void
     throw new CliError(`${name} is a directory there, and none here; remove it first`);
 }
 
-/** A directory that was there keeps its rights, as with cp. */
+/** Whether the target's entry needs no more work; an existing directory keeps its mode, as with cp. */
 function isFinished(entry: Entry, there: Entry | undefined, isEqual: boolean): boolean {
   if (there === undefined) return false;
   if (entry.kind === "directory") return true;

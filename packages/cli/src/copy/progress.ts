@@ -1,4 +1,4 @@
-/** Progress of a copy, for a human who waits. */
+/** Shows the progress of a copy as one line on the terminal. */
 import { createReadStream } from "node:fs";
 import { formatBytes } from "../print/bytes.ts";
 import { plainText } from "../print/table.ts";
@@ -9,7 +9,7 @@ export interface Progress {
   expect(bytes: number, files: number): void;
   moved(bytes: number): void;
   finished(files: number): void;
-  /** Takes the line away. */
+  /** Removes the line from the terminal. */
   end(): void;
 }
 
@@ -24,7 +24,7 @@ const DRAW_EVERY_MS = 100;
 const CLEAR_LINE = "\r\u001b[K";
 const BAR_COLUMNS = 24;
 
-/** One line that is drawn again and again. `now` in milliseconds. */
+/** A line that is redrawn at most every 100 ms. `now`: a clock in milliseconds. */
 export function progressLine(
   { terminal, now }: { terminal: Terminal; now: () => number },
   label: string,
@@ -79,10 +79,10 @@ export function renderProgress(state: {
   return `[${bar}] ${percent}  ${formatBytes(done.bytes)} of ${formatBytes(total.bytes)}${rate}${files}  ${plainText(label)}`;
 }
 
-/** Larger files of this machine are read as streams, which show how far they are; smaller ones can be sent again. */
+/** Local files above this many bytes are read as counted streams; smaller ones can be read again for a retry. */
 const LARGE_BYTES = 8 * 1024 * 1024;
 
-/** The same content; what is taken of a stream is counted. */
+/** Counts the bytes of a content as they are read, except of small local files. */
 export function meter(content: Content, bytes: number, progress: Progress): Content {
   if ("file" in content && bytes <= LARGE_BYTES) return content;
   return counted(content, progress);

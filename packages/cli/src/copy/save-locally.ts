@@ -1,3 +1,4 @@
+/** Writes a file of this machine through a temporary file, so that it is never half written. */
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import path from "node:path";
@@ -6,12 +7,12 @@ import { CliError } from "../cli-error.ts";
 import type { Content } from "./entry.ts";
 import { makeDirectories } from "./make-directories.ts";
 
-/** Beside the file, so that renaming it there is one step. */
+/** Temporary name in the file's own directory, so that the rename is atomic. */
 export function unfinishedName(file: string): string {
   return path.join(path.dirname(file), `.viv-${randomUUID()}.part`);
 }
 
-/** Writes a file of this machine whole or not at all. An old one stays until the new one is complete. */
+/** Writes a file atomically: an old one stays until the new one is complete. */
 export async function saveLocally(file: string, content: Content): Promise<void> {
   if ("file" in content) throw new CliError("both sides are on this machine; copy with cp");
   await makeParent(path.dirname(file));

@@ -3,10 +3,10 @@ import { lstat, readdir, readlink, stat } from "node:fs/promises";
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { type Entry, join, type ScanOptions, type Tree } from "./entry.ts";
 
-/** Node's replacement character in a name that is not UTF-8; such a file cannot be opened by that name. */
+/** Character with which Node replaces bytes that are not UTF-8; a file with such a name cannot be opened by it. */
 const UNREADABLE = "\ufffd";
 
-/** Everything at and below a path of this machine; a link at its root is followed unless kept, others are links. */
+/** Reads the tree at a path of this machine. Follows a link at the root unless `isLinkKept`, and no link below it. */
 export async function scanLocal(
   root: string,
   { depth = Number.POSITIVE_INFINITY, isLinkKept = false }: ScanOptions = {},
@@ -39,7 +39,7 @@ async function namesIn(root: string, relative: string, tree: Tree): Promise<stri
   }
 }
 
-/** A directory that this user may not read does not stop the others. */
+/** Records an unreadable directory on its entry, so that the scan continues; rethrows other errors. */
 function setUnread(tree: Tree, relative: string, error: unknown): undefined {
   const directory = tree.get(relative);
   if (!hasCode(error, "EACCES", "EPERM", "ENOENT") || directory === undefined) throw error;
@@ -59,9 +59,12 @@ async function toEntry(path: string, stats: Stats): Promise<Entry> {
   return { ...facts, kind: stats.isFile() ? "file" : "other" };
 }
 
-async function statIfAny(path: string, look: (path: string) => Promise<Stats>): Promise<Stats | undefined> {
+async function statIfAny(
+  path: string,
+  readStats: (path: string) => Promise<Stats>,
+): Promise<Stats | undefined> {
   try {
-    return await look(path);
+    return await readStats(path);
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
     throw error;

@@ -1,4 +1,4 @@
-/** A session as one side of a copy: contents go through the file calls, everything else through commands. */
+/** A session as one side of a copy: contents go through the file API, everything else through shell commands. */
 import type { Session } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import { hashInGuest } from "../guest/hash.ts";
@@ -12,7 +12,6 @@ import { type FileToPut, type Place, readAll, type ToFinish } from "./entry.ts";
 const NEW_FILE_MODE = 0o644;
 const NEW_DIRECTORY_MODE = 0o755;
 
-/** Paths are absolute. */
 export function sessionPlace(session: Session, signal: AbortSignal): Place {
   const { files } = session;
   const runForAll = async (command: string, paths: readonly string[], what: string) => {
@@ -51,12 +50,12 @@ async function putMany(
   return failures;
 }
 
-/** Few commands for many files: files of the same mode, or of the same time, share a line. */
+/** Shell lines that make the links and set times and modes: files with the same mode or time share a line. */
 export function finishingLines(what: readonly ToFinish[]): string[] {
   const links = what.filter(({ entry }) => entry.kind === "link");
   const files = what.filter(({ entry }) => entry.kind === "file");
   const byTime = Map.groupBy(files, ({ entry }) => entry.modifiedAt);
-  // The deepest paths come first: a directory that loses its rights hides the paths below it.
+  // Deepest paths first: a directory that loses its permissions hides the paths below it.
   const byMode = Map.groupBy(what.filter(needsMode).toReversed(), ({ entry }) => entry.mode);
   return [
     ...links.map(({ path, entry }) => `ln -sfT -- ${quote(entry.target ?? "")} ${quote(path)}`),

@@ -6,7 +6,7 @@ import { checkBaselines, checkDisk, checkImages, checkReflink } from "./storage.
 import { checkCgroups, checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
-/** Every check of a host, the slow one beside the others. */
+/** Runs every check of this host; the slow KVM check runs while the others do. */
 export function examineHost(input: { dataDir: string; imagesDir?: string; now: Date }): Promise<Finding[]> {
   const { imagesDir } = layoutOf(input.dataDir, input.imagesDir);
   return Promise.all([

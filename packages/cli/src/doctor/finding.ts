@@ -1,12 +1,12 @@
-/** Result of one check of a host. */
+/** The result of one check of a host. */
 export interface Finding {
   name: string;
-  /** ok; warn: works, at a cost; fail: sessions cannot run. */
+  /** ok; warn: sessions run, at a cost; fail: sessions cannot run. */
   status: "ok" | "warn" | "fail";
   found: string;
-  /** The consequence of the lack. */
+  /** The consequence, unless ok. */
   cost?: string;
-  /** The advice. */
+  /** Advice to the operator. */
   remedy?: string;
 }
 
@@ -14,12 +14,12 @@ export function ok(name: string, found: string): Finding {
   return { name, status: "ok", found };
 }
 
-/** A lack that sessions run with. */
+/** A finding with which sessions still run. */
 export function warn(name: string, found: string, cost: string, remedy?: string): Finding {
   return { name, status: "warn", found, cost, remedy };
 }
 
-/** A lack that no session runs with. */
+/** A finding with which no session runs. */
 export function fail(name: string, found: string, cost: string, remedy?: string): Finding {
   return { name, status: "fail", found, cost, remedy };
 }

@@ -1,4 +1,4 @@
-/** Other firewalls of this host: a packet that they drop stays dropped, even if Vivarium's own table accepts it. */
+/** Finds other firewalls of this host that drop packets of machines: Vivarium's own rules cannot undo a drop. */
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { type Finding, ok, warn } from "./finding.ts";
 
@@ -11,7 +11,7 @@ interface Chain {
 }
 
 const OURS = "vivarium";
-/** By hook: the direction that must be open for machines, and what does not work otherwise. */
+/** Interface matches that must be accepted for machines, and the cost of a drop, by netfilter hook. */
 const NEEDS: Record<string, { directions: string[]; cost: string }> = {
   forward: {
     directions: ["iifname", "oifname"],
@@ -36,7 +36,7 @@ export async function checkFirewall(): Promise<Finding> {
   );
 }
 
-/** Base chains that drop by default, in tables where nothing names our links. */
+/** Base chains with policy drop, in tables without a rule that accepts the interfaces of machines. */
 export function closedChains(chainsJson: string, ruleset: string): Chain[] {
   const { nftables } = JSON.parse(chainsJson) as { nftables: { chain?: Chain }[] };
   return nftables

@@ -1,6 +1,6 @@
 /**
- * Whether hardware virtualisation works. Opening /dev/kvm proves little: some hosts offer the device and then lose every
- * guest. So a kernel is booted on it, and only its own words on the serial port count.
+ * Checks whether hardware virtualisation works, by booting a guest kernel. Opening /dev/kvm proves little: on some
+ * hosts every guest on it dies, so only the kernel's first line on the serial port counts.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
@@ -35,7 +35,7 @@ export async function checkKvm(imagesDir: string): Promise<Finding> {
   return warn("KVM", `opens, but a guest does not boot on it: ${failure}`, COST);
 }
 
-/** Boots until the kernel's first line; returns the reason if that does not happen. */
+/** Boots the kernel until its first line; returns the reason if that line does not come. */
 async function bootOnKvm(kernel: string): Promise<string | undefined> {
   const machine = ["-M", "microvm,acpi=on,rtc=on", "-accel", "kvm", "-cpu", "host", "-m", "256"];
   const screen = ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"];
@@ -63,7 +63,7 @@ function watchBoot(child: ChildProcess): Promise<string | undefined> {
     });
     child.stderr?.on("data", (chunk: Buffer) => {
       complaint = firstLine(complaint + chunk);
-      // A guest that dies leaves QEMU waiting for a debugger.
+      // When the guest dies, QEMU does not exit: it waits for a debugger.
       if (/internal error|failed|not supported/i.test(complaint)) finish(complaint);
     });
     child.on("error", (error) => finish(error.message));

@@ -1,12 +1,13 @@
+/** Checks of the storage: reflinks, free disk space, images and baselines. */
 import { constants, existsSync, readdirSync } from "node:fs";
 import { copyFile, mkdtemp, rm, statfs, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { AS_ROOT, type Finding, fail, ok, warn } from "./finding.ts";
 
-/** Errors about this user's rights, not about the host. */
+/** Error codes that mean a lack of permissions of this user, not of the host. */
 const NOT_ALLOWED = new Set(["EACCES", "EPERM"]);
 const GIB = 1024 ** 3;
-/** Base template, baseline and disk space for a few sessions. */
+/** Free bytes below which `viv doctor` warns: enough for base template, baseline and a few sessions. */
 const LEAST_FREE_BYTES = 10 * GIB;
 
 export async function checkReflink(dataDir: string): Promise<Finding> {

@@ -1,3 +1,4 @@
+/** Checks of the system: distribution, root, service users, swap, clock and cgroups. */
 import { existsSync, readFileSync } from "node:fs";
 import { findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
@@ -5,7 +6,7 @@ import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
-/** Certificates, key expiry and ids all trust the clock; an earlier year is a flat battery, not a date. */
+/** An earlier year means that the clock was reset, as by a flat battery: TLS, key expiry and ids need the date. */
 const EARLIEST_YEAR = 2025;
 const CONTROLLERS = ["cpu", "memory", "pids"];
 

@@ -1,7 +1,8 @@
+/** Checks of the programs that the service runs: QEMU, nft, conntrack and bubblewrap. */
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { AS_ROOT, type Finding, fail, ok, warn } from "./finding.ts";
 
-/** 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */
+/** Oldest QEMU that works: 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */
 const OLDEST_QEMU = [8, 2] as const;
 export const QEMU = process.arch === "arm64" ? "qemu-system-aarch64" : "qemu-system-x86_64";
 
@@ -38,7 +39,7 @@ export async function checkConntrack(): Promise<Finding> {
   return warn("conntrack", "not installed", cost, "Run ./setup (package conntrack).");
 }
 
-/** Installed is not enough: some hosts forbid the namespaces it makes. */
+/** Runs bubblewrap, since some hosts forbid the namespaces that it makes. */
 export async function checkBubblewrap(): Promise<Finding> {
   const args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/", "--", "true"];
   const tried = await runHostCommand("bwrap", args, { timeoutMs: 10_000 });

@@ -2,11 +2,11 @@ import type { Session } from "@vivarium/sdk";
 import { inPortions } from "./portions.ts";
 import { runInGuest } from "./run-in-guest.ts";
 
-/** A name with a backslash or a line end in it is escaped, and its line begins with a backslash. */
+/** A line of sha256sum: begins with a backslash if the name has an escaped backslash or line end. */
 const LINE = /^(\\?)([0-9a-f]{64}) [ *](.*)$/;
 const ESCAPES: Readonly<Record<string, string>> = { "\\n": "\n", "\\r": "\r", "\\\\": "\\" };
 
-/** SHA-256 of files of a session, by path. What cannot be read, or a session without sha256sum, has none. */
+/** SHA-256 in hex of files of a session, by path; unreadable files are left out, and all if sha256sum is missing. */
 export async function hashInGuest(
   session: Session,
   paths: readonly string[],

@@ -1,12 +1,13 @@
-/** Arguments of one command: the interface allows 1,024, Linux 128 KiB each. */
+/** Splits lists into groups that fit one command or one request. */
+/** Most paths and bytes of one command: the API allows 1,024 arguments, Linux 128 KiB for each. */
 const ARGUMENTS = { items: 500, bytes: 48 * 1024 };
 
-/** Paths in groups, each small enough for one command. */
+/** Splits paths into groups, each small enough for one command. */
 export function inPortions(paths: readonly string[]): Generator<string[]> {
   return inGroups(paths, (path) => Buffer.byteLength(path), ARGUMENTS);
 }
 
-/** Items in groups within limits; an item that is larger than the limit is alone. */
+/** Splits items into groups within the limits; an item above the byte limit gets a group of its own. */
 export function* inGroups<T>(
   items: Iterable<T>,
   bytesOf: (item: T) => number,

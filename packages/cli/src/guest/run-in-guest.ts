@@ -2,12 +2,12 @@ import type { Session } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import { inGroups } from "./portions.ts";
 
-/** Enough for a walk through a large tree. */
+/** Enough time for a walk through a large tree. */
 const TIMEOUT_MS = 10 * 60_000;
-/** One argument of a program may be 128 KiB on Linux. */
+/** Most bytes of one script, which is one argument: Linux allows 128 KiB. */
 const SCRIPT = { items: Number.POSITIVE_INFINITY, bytes: 96 * 1024 };
 
-/** Runs a shell script in the session and returns all of its output, without a cap. */
+/** Runs a shell script in the session and returns all of its output, without a size limit. */
 export async function runInGuest(
   session: Session,
   script: string,
@@ -26,7 +26,7 @@ export async function runInGuest(
   throw new Error("the stream of a program ended without its exit");
 }
 
-/** Runs lines of shell, as many at once as fit; returns their error output. */
+/** Runs shell lines, as many per command as fit; returns the lines of their standard error. */
 export async function runLines(
   session: Session,
   lines: readonly string[],
@@ -40,7 +40,7 @@ export async function runLines(
   return complaints;
 }
 
-/** Quotes any text as one word of shell. */
+/** Quotes any text as one shell word. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

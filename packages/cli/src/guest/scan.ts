@@ -4,8 +4,8 @@ import { type Entry, parentOf, type ScanOptions, type Tree } from "../copy/entry
 import { runInGuest } from "./run-in-guest.ts";
 
 /**
- * Prints type and mode, size, time, path and target of everything at and below $1, down to depth $2, each ended by NUL.
- * GNU find prints everything in one walk; with another find, a shell prints each file.
+ * Shell script that prints type and mode, size, time, path and link target of everything at and below $1, down to depth
+ * $2, each ended by NUL. GNU find prints all in one walk; with another find, a shell prints each file.
  */
 const SCRIPT = `
 [ -e "$1" ] || [ -L "$1" ] || exit 44
@@ -21,17 +21,17 @@ exec find -H "$1" -maxdepth "$2" -exec sh -c 'for f; do
   printf "%s\\0%s\\0" "\${p#/}" "$(readlink "$f")"
 done' "$1" {} +`;
 const NOTHING_THERE = 44;
-/** The path is a link, and links must not be followed. */
+/** Exit code of the script: the path is a link, and links must not be followed. */
 const LINK_THERE = 45;
 const EVERYTHING = 1_000_000;
-/** Most read errors to show. */
+/** Most read errors that are shown. */
 const COMPLAINTS = 10;
 const FIELDS = 5;
 const KINDS: Readonly<Record<string, Entry["kind"]>> = { f: "file", d: "directory", l: "link" };
-/** The file was there when its directory was read, and is gone now. */
+/** Error of a file that was deleted between reading its directory and reading the file. */
 const VANISHED = /: No such file or directory$/;
 
-/** Everything at and below an absolute path of a session; undefined when nothing is there. */
+/** Reads the tree at and below an absolute path of a session; undefined when nothing exists there. */
 export async function scanGuest(
   session: Session,
   path: string,
@@ -53,7 +53,7 @@ export async function scanGuest(
   return tree;
 }
 
-/** The output is not trusted: every path must be below the root, in a directory of the tree. */
+/** Parses the script's output, which is not trusted: every path must be in a directory of the tree. */
 export function readTree(output: Buffer): Tree {
   const tree: Tree = new Map();
   const fields = splitAtNul(output);
@@ -62,7 +62,7 @@ export function readTree(output: Buffer): Tree {
     const bytes = fields[i + 3] as Buffer;
     const path = name ?? "";
     if (!isBelow(tree, path)) throw new CliError(`the session lists a file that is not its own: ${path}`);
-    // A second entry for the same path could turn a directory into a link to any path, with the files below it.
+    // Hazard: a second entry for a path could turn a directory into a link to any path, with files below it.
     if (tree.has(path)) continue;
     const isText = Buffer.from(path).equals(bytes);
     tree.set(path, {

@@ -1,20 +1,20 @@
 /**
- * Ancestry of sessions: sessions, their checkpoints, and the sessions forked or started from either. Records name their
- * parents only, and a parent may be gone, so the trees are put together here.
+ * Builds the trees of sessions, their checkpoints, and the sessions forked or started from either. A record names only
+ * its parent, and the parent's record may be gone.
  */
 import type { Checkpoint, SessionRecord } from "@vivarium/sdk";
 
 export type LineageNode = { children: LineageNode[] } & (
   | { kind: "session"; origin: Origin; session: SessionRecord }
   | { kind: "checkpoint"; checkpoint: Checkpoint }
-  /** An ancestor of which no record is left. */
+  /** An ancestor whose record no longer exists. */
   | { kind: "gone"; id: string }
 );
 
 /** How a session began. */
 type Origin = "create" | "fork" | "checkpoint";
 
-/** Ids that records name as parents and that no record describes. */
+/** Ids that records name as parents and that have no record themselves. */
 export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoint[]): string[] {
   const known = new Set([...sessions.map(idOf), ...checkpoints.map(idOf)]);
   const named = [...sessions, ...checkpoints].map(parentOf).filter((id) => id !== undefined);
@@ -32,7 +32,7 @@ export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]
     const parentId = parentOf(record);
     const parent = parentId === undefined ? undefined : nodes.get(parentId);
     if (parent === undefined) roots.push(node);
-    // A missing ancestor is shown where its oldest descendant would be.
+    // A missing ancestor is listed where its oldest child would be.
     else if (parent.kind === "gone" && parent.children.length === 0) roots.push(parent);
     parent?.children.push(node);
   }
@@ -74,7 +74,7 @@ function isCheckpoint(record: SessionRecord | Checkpoint): record is Checkpoint 
   return "checkpoint_id" in record;
 }
 
-/** A parent and its child may be of the same millisecond; ids then keep the order from changing between calls. */
+/** Oldest first; the id decides within the same millisecond, so that the order never changes. */
 function byAge(a: SessionRecord | Checkpoint, b: SessionRecord | Checkpoint): number {
   return Date.parse(a.created_at) - Date.parse(b.created_at) || (idOf(a) < idOf(b) ? -1 : 1);
 }

@@ -2,10 +2,10 @@ import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Checkpoint, Client, SessionRecord } from "@vivarium/sdk";
 import { missingParents } from "./forest.ts";
 
-/** How far back in the history ended parents are looked for: beyond it they are shown as gone. */
+/** Number of ended sessions that are searched for parents; a parent beyond them is shown as gone. */
 const HISTORY_DEPTH = 1000;
 
-/** Every session that has not ended, every checkpoint, and the ended sessions that these come from. */
+/** Reads all present sessions, all checkpoints, and the ended sessions that these descend from. */
 export async function gatherLineage(
   client: Client,
 ): Promise<{ sessions: SessionRecord[]; checkpoints: Checkpoint[]; isCut: boolean }> {

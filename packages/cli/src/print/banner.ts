@@ -1,13 +1,13 @@
+/** The banner that `viv up` prints once the service answers. */
 import type { Health } from "@vivarium/sdk";
 
-/** First words of the banner: a waiting `viv` stops waiting at this line. */
+/** First words of the banner: `viv up --background` waits for them in the log. */
 export const BANNER_START = "Vivarium serves";
 
-/** Facts for a human who has just started the service. */
 export function renderBanner(facts: {
   url: string;
   keyFile: string;
-  /** The key itself, at the first start. */
+  /** The bootstrap key, if this start has made it. */
   newKey?: string | undefined;
   logDir: string;
   health: Health;

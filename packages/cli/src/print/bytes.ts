@@ -1,6 +1,6 @@
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** `512 B`, `1.5 KiB`, `640 MiB`: one decimal below ten. */
+/** Bytes as short text: `512 B`, `1.5 KiB`, `640 MiB`, with one decimal below ten. */
 export function formatBytes(bytes: number): string {
   let value = bytes;
   let unit = 0;

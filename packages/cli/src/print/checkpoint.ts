@@ -1,3 +1,4 @@
+/** Renders checkpoints as a table, and one checkpoint as fields. */
 import type { Checkpoint } from "@vivarium/sdk";
 import { formatBytes } from "./bytes.ts";
 import { noPaint, type Paint } from "./paint.ts";

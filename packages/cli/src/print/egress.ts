@@ -1,3 +1,4 @@
+/** Renders egress policies, egress logs and caps. */
 import type { EgressCap, EgressLogEntry, OrgEgressCap, SessionEgress } from "@vivarium/sdk";
 import { formatBytes } from "./bytes.ts";
 import { noPaint, type Paint } from "./paint.ts";
@@ -29,7 +30,7 @@ export function renderLog(entries: EgressLogEntry[], paint: Paint = noPaint): st
   });
 }
 
-/** `2027-01-01T10:00:00.000Z  tls  denied  example.com:443  name_not_allowed`: what follows has no columns yet. */
+/** A log line for --follow: `2027-01-01T10:00:00.000Z  tls  denied  example.com:443  name_not_allowed`. */
 export function renderLogLine(entry: EgressLogEntry, paint: Paint = noPaint): string {
   const sent = entry.bytes_out > 0 && `sent ${formatBytes(entry.bytes_out)}`;
   const received = entry.bytes_in > 0 && `received ${formatBytes(entry.bytes_in)}`;
@@ -66,7 +67,7 @@ function sentOf(bytes: number, capBytes: number): string {
   return `${formatBytes(bytes)}${share}`;
 }
 
-/** The name, where one was shown; a guest chooses it. */
+/** The destination: the name that the guest asked for, if any, else the address. */
 function targetOf({ host, address, port }: EgressLogEntry): string {
   const target = host ?? address ?? "";
   return port === undefined ? target : `${target}:${port}`;

@@ -4,7 +4,7 @@ import { renderTable } from "./table.ts";
 const RIGHTS = ["r", "w", "x"] as const;
 const KIND_LETTERS = { file: "-", directory: "d", link: "l", other: "?" } as const;
 
-/** The names in a directory, or the one file that was asked for. */
+/** Renders the entries of a directory, or the one file that was named. */
 export function renderEntries(tree: Tree, root: string): string {
   const inside = [...tree].filter(([path]) => path !== "");
   const itself = tree.get("");

@@ -5,7 +5,7 @@ import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, isLocal } from "../connect.ts";
 import { plainText } from "./table.ts";
 
-/** An error for a human: what happened, then what to do. The text may come from a session, and is made harmless. */
+/** Renders an error for a human: what happened, then what to do. Control characters, as from a session, are removed. */
 export function explainError(error: unknown, config: CliConfig): string {
   if (error instanceof CliError) return joinLines(`viv: ${harmless(error.message)}`, error.hint);
   if (error instanceof VivariumError) {

@@ -1,7 +1,7 @@
 import type { Exposed } from "@vivarium/sdk";
 import { renderFields } from "./table.ts";
 
-/** The bearer token is not included: the caller prints it. */
+/** Renders an exposed port with its URL; without the bearer token, which the caller prints. */
 export function renderExposed(exposed: Exposed): string {
   return renderFields([
     ["url", exposed.preview_url],

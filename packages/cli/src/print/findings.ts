@@ -2,7 +2,7 @@ import type { Finding } from "../doctor/finding.ts";
 
 const MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL" } as const;
 
-/** One line per check; below each lack its consequence and its remedy. */
+/** Renders the findings of `viv doctor`: one line per check, and below it the consequence and the remedy. */
 export function renderFindings(findings: Finding[]): string {
   const width = Math.max(...findings.map(({ name }) => name.length));
   const indent = " ".repeat(width + 7);

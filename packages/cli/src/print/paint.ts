@@ -1,3 +1,4 @@
+/** Colours for text on a terminal. */
 import { styleText } from "node:util";
 
 type Style = Parameters<typeof styleText>[0];
@@ -18,7 +19,7 @@ export type Paint = (style: Style, text: string) => string;
 export const noPaint: Paint = (_style, text) => text;
 const withEscapes: Paint = (style, text) => styleText(style, text, { validateStream: false });
 
-/** Colours only on a terminal, and only for a human who has not declined them. */
+/** Colours are on only for a terminal, and unless the human has declined them. */
 export function paintFor(context: {
   terminal: { readonly isInteractive: boolean };
   config: { readonly wantsColour: boolean };
@@ -26,7 +27,7 @@ export function paintFor(context: {
   return context.terminal.isInteractive && context.config.wantsColour ? withEscapes : noPaint;
 }
 
-/** Text in the colour of a state; `text` is the state itself, perhaps with blanks around it. */
+/** Text in the colour of a state; `text` is the state itself, perhaps padded. */
 export function paintState(paint: Paint, state: string, text = state): string {
   const style = STATE_STYLES[state];
   return style === undefined ? text : paint(style, text);

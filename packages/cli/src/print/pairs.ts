@@ -1,4 +1,4 @@
-/** `key=value`, side by side; undefined without a map. */
+/** Renders a map as `key=value key=value`; undefined without a map. */
 export function renderPairs(pairs: Record<string, string> | undefined): string | undefined {
   if (pairs === undefined) return undefined;
   return Object.entries(pairs)

@@ -1,3 +1,4 @@
+/** Renders named processes as a table, and one process as fields. */
 import type { ProcessInfo } from "@vivarium/sdk";
 import { noPaint, type Paint } from "./paint.ts";
 import { renderFields, renderTable, withoutEmptyColumns } from "./table.ts";

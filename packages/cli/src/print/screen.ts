@@ -1,14 +1,14 @@
 import type { Change } from "../watch/changes.ts";
-import type { Look } from "../watch/follow.ts";
+import type { Poll } from "../watch/follow.ts";
 import { renderMove } from "./change.ts";
 import type { Paint } from "./paint.ts";
 import { renderSessions } from "./session.ts";
 import { plainText } from "./table.ts";
 import { formatClock } from "./time.ts";
 
-/** One screenful: a line about the service, the sessions, and below them the newest changes. */
+/** Renders one screen of `viv watch`: a status line, the sessions, and below them the newest changes. */
 export function renderScreen(
-  { at, sessions, failure }: Look,
+  { at, sessions, failure }: Poll,
   history: readonly Change[],
   { title, paint, columns, rows }: { title: string; paint: Paint; columns: number; rows: number },
 ): string[] {
@@ -21,7 +21,7 @@ export function renderScreen(
   const table = renderSessions(sessions, at, paint).split("\n");
   const changes = history.map((change) => renderMove(change, paint, at));
   const head = [`${title}  ${status}`, ""];
-  // Changes get half of the lines that are left, more where the table needs less.
+  // Changes get half of the remaining lines, or more where the table is short.
   const left = Math.max(rows - head.length - 2, 2);
   const changeRows = Math.min(changes.length, Math.max(left - table.length, Math.floor(left / 2)));
   const shown = cutTable(table, changes.length === 0 ? left + 2 : left - changeRows);
@@ -35,7 +35,7 @@ function cutTable(table: string[], left: number): string[] {
   return [...shown, `… and ${table.length - shown.length} more: viv ls`];
 }
 
-/** A line longer than the screen would wrap and shift everything below. Escapes have no width. */
+/** Cuts a line to the screen's width: a wrapped line would shift everything below. Escape sequences have no width. */
 function cutLine(line: string, columns: number): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the escapes that colours are made of
   const pieces = line.split(/(\u001b\[[0-9;]*m)/);

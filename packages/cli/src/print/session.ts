@@ -1,3 +1,4 @@
+/** Renders sessions as a table, and one session as fields. */
 import type { SessionRecord } from "@vivarium/sdk";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderPairs } from "./pairs.ts";
@@ -24,7 +25,7 @@ export function renderSessions(sessions: SessionRecord[], now: Date, paint: Pain
   });
 }
 
-/** The detail column of a list. */
+/** Text of the DETAIL column. */
 export function detailOf(session: SessionRecord, now: Date): string {
   const reason = session.end_reason ?? session.status_reason ?? session.status_detail;
   if (reason !== undefined) return reason;

@@ -1,15 +1,16 @@
+/** Renders tables and fields as plain text that cannot control the terminal. */
 import { stripVTControlCharacters } from "node:util";
 
-/** Adds colour to a cell that is already as wide as its column. Row 0 is the heading. */
+/** Colours a cell that is already padded to the width of its column. Row 0 is the heading. */
 export type PaintCell = (padded: string, at: { row: number; heading: string }) => string;
 
-/** Left-aligned columns, two spaces apart, with a heading. Cells are one line and cannot steer the terminal. */
+/** Renders left-aligned columns with a heading. Cells lose control characters and line ends. */
 export function renderTable(headings: string[], rows: string[][], paintCell: PaintCell = plain): string {
   const lines = [headings, ...rows.map((row) => row.map(plainText))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
   return lines
     .map((line, row) => {
-      // Blanks at the end are removed before colours are added: a painted blank would stay.
+      // Trailing blanks are cut before colours are added: a coloured blank could not be cut.
       const lastFilled = line.findLastIndex((cell) => cell.trim() !== "");
       return line
         .slice(0, lastFilled + 1)
@@ -20,7 +21,7 @@ export function renderTable(headings: string[], rows: string[][], paintCell: Pai
     .join("\n");
 }
 
-/** Drops empty columns from `firstOptional` on. */
+/** Drops columns without values, from the column `firstOptional` on. */
 export function withoutEmptyColumns(
   headings: string[],
   rows: string[][],
@@ -31,7 +32,7 @@ export function withoutEmptyColumns(
   return [pick(headings), rows.map(pick)];
 }
 
-/** `name value` lines; unset values are left out. */
+/** Renders `name value` lines; unset values are left out. */
 export function renderFields(
   fields: [name: string, value: string | undefined][],
   paintValue: (value: string, name: string) => string = plain,
@@ -47,13 +48,13 @@ function plain(text: string): string {
   return text;
 }
 
-/** One line that cannot steer the terminal, for text of any origin. */
+/** Makes text of any origin one line without control characters. */
 export function plainText(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
   return stripVTControlCharacters(text).replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }
 
-/** A line that comes from a session: unchanged for a program, harmless for a human's terminal. */
+/** A line from a session: unchanged in a pipe, without control characters on a terminal. */
 export function showableLine(terminal: { readonly isInteractive: boolean }, text: string): string {
   return terminal.isInteractive ? plainText(text.replaceAll("\t", "        ")) : text;
 }

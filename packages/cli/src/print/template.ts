@@ -1,3 +1,4 @@
+/** Renders templates as a table, and one template as fields. */
 import type { Template } from "@vivarium/sdk";
 import { noPaint, type Paint } from "./paint.ts";
 import { renderFields, renderTable } from "./table.ts";
@@ -12,7 +13,7 @@ export function renderTemplates(templates: Template[], now: Date, paint: Paint =
     template.status,
     template.versions.join(" "),
     template.memory ? "yes" : "no",
-    // The origin of an official template may be unknown.
+    // The creation time of an official template may be unknown.
     template.created_at ? formatAge(now.getTime() - Date.parse(template.created_at)) : "",
     template.description ?? "",
   ]);

@@ -1,3 +1,4 @@
+/** Durations and times of day as short text. */
 const SECOND_MS = 1000;
 const UNITS = [
   { name: "d", ms: 24 * 60 * 60 * SECOND_MS },
@@ -6,12 +7,12 @@ const UNITS = [
   { name: "s", ms: SECOND_MS },
 ];
 
-/** `5s`, `12m`, `3h`, `2d`: one figure is enough in a list. */
+/** Age of something in its largest unit: `5s`, `12m`, `3h`, `2d`. */
 export function formatAge(ms: number): string {
   return figures(ms)[0] ?? "0s";
 }
 
-/** `59s`, `1h59m`, `6d23h`: with one figure alone, two hours ahead would be one hour a moment later. */
+/** Time until something, in two units (`59s`, `1h59m`, `6d23h`): with one, two hours would soon read as one hour. */
 export function formatAhead(ms: number): string {
   return figures(ms).join("") || "0s";
 }
@@ -20,12 +21,12 @@ export function formatSeconds(ms: number): string {
   return `${(ms / SECOND_MS).toFixed(ms < 10 * SECOND_MS ? 2 : 1)} s`;
 }
 
-/** `10:00:00`, on the clock of this machine. */
+/** Local time of day, as `10:00:00`. */
 export function formatClock(at: Date): string {
   return at.toTimeString().slice(0, 8);
 }
 
-/** The largest unit that fits, and the one below it unless that is zero. */
+/** Texts of the largest unit that fits and of the next one, without zeros. */
 function figures(ms: number): string[] {
   const largest = UNITS.findIndex((unit) => ms >= unit.ms);
   if (largest < 0) return [];

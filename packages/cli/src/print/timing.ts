@@ -1,14 +1,15 @@
+/** Renders how long each stage of an operation took. */
 import type { Terminal } from "../terminal.ts";
 
-/** Stages in the order in which they happen; unknown stages come after them, sums last. */
+/** Stages in the order in which they happen. */
 const STAGES = "queue place freeze state memory disk publish capture start load handshake".split(" ");
-/** Sums over stages: how long the guest was stopped, and the total. */
+/** Sums over stages, printed last: how long the guest was stopped, and the total. */
 const SUMS = ["stopped", "total"];
 
 /** Milliseconds per stage. */
 export type Timing = Readonly<Record<string, number | undefined>>;
 
-/** `queue 1 ms, load 40 ms, total 60 ms` */
+/** Renders `queue 1 ms, load 40 ms, total 60 ms`; unknown stages come after the known ones. */
 export function renderTiming(timing: Timing): string {
   const rank = (stage: string) => {
     if (SUMS.includes(stage)) return STAGES.length + 1 + SUMS.indexOf(stage);
@@ -22,7 +23,7 @@ export function renderTiming(timing: Timing): string {
     .join(", ");
 }
 
-/** Prints the timings beside the result, if they were asked for. */
+/** Prints the timings on standard error with --timing; with --json they are in the result. */
 export function noteTiming(
   { terminal, options }: { terminal: Terminal; options: { timing?: boolean; json?: boolean } },
   { timing }: { timing?: Timing },

@@ -9,12 +9,12 @@ const HEADINGS = ["ID", "KIND", "STATE", "SIZE", "AGE", "NAME", "DETAIL"];
 const KINDS = { create: "session", fork: "fork", checkpoint: "start" } as const;
 
 interface Line {
-  /** The lines of the tree before the id. */
+  /** Branch characters before the id. */
   branch: string;
   node: LineageNode;
 }
 
-/** Trees with one line for each node: where it came from on the left, what it is on the right. */
+/** Renders trees with one line per node: branches and id on the left, state and details on the right. */
 export function renderForest(roots: LineageNode[], now: Date, paint: Paint = noPaint): string {
   if (roots.length === 0) return "No sessions and no checkpoints. Create a session with: viv create";
   const lines = roots.flatMap((root) => [{ branch: "", node: root }, ...branches(root, "")]);

@@ -3,7 +3,7 @@ import { connectWithoutKey, isLocal } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { startInBackground } from "./start-in-background.ts";
 
-/** Starts the service in the background when nothing listens at a local URL. */
+/** Starts the service in the background if nothing listens at the local URL. */
 export async function ensureService({ config, terminal }: Context): Promise<void> {
   if (!isLocal(config.url)) return;
   try {

@@ -4,7 +4,7 @@ import { CliError } from "../cli-error.ts";
 
 const FORWARDED = ["SIGTERM", "SIGHUP"] as const;
 
-/** Runs a program of this machine on our terminal and resolves to its exit code. The program handles Ctrl-C. */
+/** Runs a program on this terminal and resolves to its exit code. Ctrl-C is left to the program. */
 export async function runForeground(
   command: readonly string[],
   { missing, ...options }: SpawnOptions & { missing: string },

@@ -1,4 +1,4 @@
-/** Runs `work` with a signal that Ctrl-C aborts, as does SIGTERM; a second Ctrl-C ends the process at once, as usual. */
+/** Runs `work` with a signal that Ctrl-C or SIGTERM aborts; a second Ctrl-C ends the process at once. */
 export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController();
   const onInterrupt = () => abort.abort(new Interrupted("SIGINT"));
@@ -6,7 +6,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
   const onPipeError = (error: Error) => abort.abort(error);
   process.once("SIGINT", onInterrupt);
   process.once("SIGTERM", onTerminate);
-  // The reader of our output has gone (`| head`): the rest has no reader.
+  // The reader of the output has gone (`| head`), so nobody needs the rest.
   process.stdout.on("error", onPipeError);
   try {
     return await work(abort.signal);
@@ -19,7 +19,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
 
 type EndingSignal = "SIGINT" | "SIGTERM";
 
-/** Why work ended early: the human or the parent process ended it; nothing failed. */
+/** The abort reason of interrupted work: Ctrl-C or SIGTERM ended it, and nothing failed. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
   readonly signal: EndingSignal;
@@ -30,7 +30,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** Like `withInterrupt`, for work that has no end of its own: Ctrl-C ends it without an error. */
+/** Runs `work` that never ends by itself: Ctrl-C ends it without an error. */
 export async function untilCtrlC(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   try {
     await withInterrupt(async (signal) => {

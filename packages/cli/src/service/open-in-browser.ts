@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 
-/** An opener that still runs after this long has found a browser, and may be the browser itself. */
+/** Milliseconds after which an opener that still runs counts as successful: it may be the browser itself. */
 const OPENED_MS = 2000;
 
-/** Whether the program found something that shows the page. */
+/** Opens a page in the browser; returns whether the opener found one. */
 export async function openInBrowser(program: string, url: string): Promise<boolean> {
   const child = spawn(program, [url], { stdio: "ignore", detached: true });
   return await new Promise<boolean>((resolve) => {

@@ -2,14 +2,14 @@ import type { ExecEvent } from "@vivarium/sdk";
 import { EXIT } from "../exit-codes.ts";
 import type { Terminal } from "../terminal.ts";
 
-/** How a program ended, as far as its exit code says. */
+/** How a program ended. */
 interface Ending {
   exit_code: number;
   timed_out: boolean;
   duration_ms: number;
 }
 
-/** Passes a program's output on as it comes and returns how it ended. */
+/** Passes a program's output to the terminal as it arrives, and returns how the program ended. */
 export async function showStream(terminal: Terminal, events: AsyncIterable<ExecEvent>): Promise<Ending> {
   for await (const event of events) {
     if (event.type === "exit") return event.data;
@@ -18,7 +18,7 @@ export async function showStream(terminal: Terminal, events: AsyncIterable<ExecE
   throw new Error("the stream of a program ended without its exit");
 }
 
-/** Both streams of a buffered answer; base64 where one is no UTF-8. */
+/** Output of a buffered answer; a stream that is not UTF-8 is in base64. */
 interface BothStreams {
   stdout: string;
   stderr: string;
@@ -31,7 +31,7 @@ export async function writeBothStreams(terminal: Terminal, streams: BothStreams)
   await terminal.write("stderr", Buffer.from(streams.stderr, streams.stderr_encoding ?? "utf8"));
 }
 
-/** The program's exit code becomes ours; a timeout has a code of its own and is reported. */
+/** The program's exit code, or 124 after a timeout, which is reported as well. */
 export function exitCodeOf(terminal: Terminal, ending: Ending): number {
   if (!ending.timed_out) return ending.exit_code;
   terminal.note(

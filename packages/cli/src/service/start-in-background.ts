@@ -44,7 +44,7 @@ async function waitForAnswer(
   const deadline = performance.now() + LIMIT_MS;
   while (performance.now() < deadline) {
     const said = await follow();
-    // Another start may have won the race: then wait for that one.
+    // Another start may have taken the lock first: then that service is awaited.
     const isOvertaken = ended.code === EXIT.alreadyRunning;
     if ((isOvertaken || said.includes(BANNER_START)) && (await askHealth(client))) return;
     if (isOvertaken) await refuseOtherAddress(config);
@@ -61,11 +61,11 @@ async function waitForAnswer(
   });
 }
 
-/** The service of this data directory is up, and answers at another address than the one that is asked. */
+/** Fails if the service that holds the lock answers at its own address, but not at the one that was asked for. */
 async function refuseOtherAddress(config: CliConfig): Promise<void> {
   const holder = await findHolder(layoutOf(config.dataDir).lockFile);
   if (!holder || !(await askHealth(connectWithoutKey({ ...config, url: holder.url })))) return;
-  // Checked second: a service that listens at both addresses would have answered by now.
+  // Asked second: a service that listens at both addresses has become healthy by now.
   if (await askHealth(connectWithoutKey(config))) return;
   throw new CliError(`the service of ${config.dataDir} answers at ${holder.url}, not at ${config.url}`, {
     hint: `Use its address (--url ${holder.url}, or VIV_URL), or start another service with a --data-dir of its own.`,
@@ -90,7 +90,7 @@ function spawnSupervisor(config: CliConfig, file: string): { code: number | unde
   return ended;
 }
 
-/** Each call shows what has been written since the one before, and returns all of it. */
+/** Returns a function that shows the lines written since its last call, and returns all lines so far. */
 function followLog(terminal: Terminal, file: string, from: number): () => Promise<string> {
   let shownChars = 0;
   return async () => {

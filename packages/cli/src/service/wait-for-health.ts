@@ -3,7 +3,7 @@ import type { Client, Health } from "@vivarium/sdk";
 
 const POLL_MS = 50;
 
-/** Asks until the service says that it can work; undefined when that does not come about. */
+/** Polls until the service reports that it is healthy; undefined at the time limit, on abort, or when hopeless. */
 export async function waitForHealth(
   client: Client,
   options: { limitMs: number; signal?: AbortSignal; isHopeless?: () => boolean },
@@ -17,7 +17,7 @@ export async function waitForHealth(
   return undefined;
 }
 
-/** One question; anything but a proper answer is "not yet". */
+/** One health request; every failure is undefined. */
 export async function askHealth(client: Client): Promise<Health | undefined> {
   return client.health({ signal: AbortSignal.timeout(2000) }).catch(() => undefined);
 }

@@ -1,13 +1,14 @@
+/** Finds the session that a human means by an id, a name or the beginning of an id. */
 import { SESSION_ID_PATTERN } from "@vivarium/contract/api/ids";
 import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Client, SessionList, SessionRecord } from "@vivarium/sdk";
 import { isTooShort, matchSession } from "./match-session.ts";
 import { doubtfulSession, UnknownSession, unknownSession } from "./unknown-session.ts";
 
-/** The id of the session that a human means by its id, its name or the beginning of its id. */
+/** Resolves a reference (id, name or beginning of an id) to the id of a session. */
 export type FindSession = (reference: string) => Promise<string>;
 
-/** For a verb that works on one session. `orEnded`: the verb also reads the records of ended sessions. */
+/** Resolves one reference. `orEnded`: ended sessions count as well. */
 export function findSession(
   client: Client,
   reference: string,
@@ -17,9 +18,9 @@ export function findSession(
 }
 
 /**
- * For a verb that works on several: they are looked up in one list, so that what the verb does to one does not change
- * which other a reference means. An id in full is taken as it is, without a request; that a session has it for a name
- * changes nothing. Sessions that have not ended go first.
+ * Resolves several references against one list, so that ending one session does not change which session the next
+ * reference means. A full id is returned without a request, even if it is another session's name. Present sessions come
+ * before ended ones.
  */
 export function sessionFinder(client: Client, { orEnded = false } = {}): FindSession {
   const present = once(() => client.sessions.list({ limit: LIMITS.listMax }));
@@ -43,8 +44,8 @@ export function sessionFinder(client: Client, { orEnded = false } = {}): FindSes
 }
 
 /**
- * The one session of a list that a reference means. Fails where the reference may mean another session as well, also
- * one outside the list.
+ * The session of a list that a reference means. Fails if the reference is ambiguous, also when a session outside the
+ * list could match.
  */
 export function pickSession(
   reference: string,
@@ -60,17 +61,17 @@ export function pickSession(
 
 type Listed = Pick<SessionList, "sessions">;
 
-/** The states with lists of their own, which contain more sessions together than the list of all. */
+/** States that are listed one by one where the list of all is full: together these lists hold more sessions. */
 const STATES = ["live", "paused", "creating"] as const;
 
 const isFull = ({ sessions }: Listed) => sessions.length >= LIMITS.listMax;
 
-/** Names are unique in a project only: the sessions that a full list leaves out may have this name as well. */
+/** Whether sessions outside a full list could match by name: names are unique only within a project. */
 function isBeyond(reference: string, listed: Listed): boolean {
   return isFull(listed) && matchSession(reference, listed.sessions).every(({ name }) => name === reference);
 }
 
-/** `isCut`: one of the lists of a single state leaves out sessions too. */
+/** Sessions with this name in all lists. `isCut`: the list of at least one state is full too. */
 function sessionsNamed(reference: string, [all, ...byState]: Listed[]): Listed & { isCut: boolean } {
   const sessions = [all, ...byState].flatMap((list) => list?.sessions ?? []);
   const named = sessions.filter(({ name }) => name === reference);

@@ -7,7 +7,7 @@ import { isTooShort, SHORTEST_BEGINNING } from "./match-session.ts";
 const LISTED = 20;
 const WHAT_THERE_IS = "What there is: viv ls; ended sessions: viv ls --state ended";
 
-/** The reference names no session, or more than one. */
+/** The error of a reference that matches no session, or more than one. */
 export class UnknownSession extends CliError {
   readonly code: "not_found" | "ambiguous";
 
@@ -17,7 +17,7 @@ export class UnknownSession extends CliError {
   }
 }
 
-/** No session fits; `ended` are ended sessions that did. */
+/** No session matches; `ended` are ended sessions that do. */
 export function unknownSession(reference: string, ended: readonly SessionRecord[]): UnknownSession {
   const quoted = quote(reference);
   const message =
@@ -27,7 +27,7 @@ export function unknownSession(reference: string, ended: readonly SessionRecord[
   return new UnknownSession(message, "not_found");
 }
 
-/** At least one session fits, but the reference is ambiguous. */
+/** At least one session matches, but the reference is ambiguous. */
 export function doubtfulSession(
   reference: string,
   matches: readonly SessionRecord[],

@@ -1,13 +1,13 @@
-/** How the system's SSH client reaches a session: through `viv tunnel`, as the user of the session. */
+/** Options with which the system's SSH client reaches a session, through `viv tunnel`. */
 import path from "node:path";
 import { type CliConfig, DEFAULT_LISTEN } from "../config.ts";
 
-/** The user of every session. */
+/** Guest user of every session. */
 const USER = "sandbox";
-/** Token for the host name in a proxy command, as it was typed. */
+/** Token of ssh_config(5) for the host name as it was typed. */
 export const TYPED_HOST = "%n";
 
-/** This very program, from anywhere. */
+/** Command that runs this `viv` from any directory. */
 const OWN_COMMAND = [process.execPath, path.join(import.meta.dirname, "..", "main.ts")];
 
 export function hostAlias(sessionId: string): string {
@@ -20,8 +20,8 @@ export function sessionOfHost(host: string): string {
 }
 
 /**
- * Options as ssh_config(5) has them, name and value. Access is controlled by the API key of the tunnel. The host key is
- * stored under the session's own name at the first visit, and a changed one is refused.
+ * Options of ssh_config(5), by name and value. Access is controlled by the API key of the tunnel. The host key is
+ * stored at the first connect, under the session's own name, and a changed key is refused.
  */
 export function clientOptions(
   config: Pick<CliConfig, "url" | "dataDir" | "stateDir">,
@@ -46,13 +46,13 @@ function connectionArguments({ url, dataDir }: Pick<CliConfig, "url" | "dataDir"
   return [...(isDefault ? [] : ["--url", url]), "--data-dir", dataDir];
 }
 
-/** For the shell that runs the proxy command; `%` begins a token of ssh. */
+/** Quotes a word for the shell that runs the proxy command; `%` would begin a token of ssh. */
 function quoteWord(word: string): string {
   const escaped = word.replaceAll("%", "%%");
   return /^[\w@%+=:,./-]+$/.test(escaped) ? escaped : `'${escaped.replaceAll("'", "'\\''")}'`;
 }
 
-/** For ssh itself, which splits lists of files at blanks and treats quotes specially. */
+/** Quotes a value for ssh, which splits lists of files at blanks. */
 function quoteValue(value: string): string {
   const escaped = value.replaceAll("%", "%%");
   return /[\s'"]/.test(escaped) ? `"${escaped.replaceAll(/["\\]/g, "\\$&")}"` : escaped;

@@ -1,8 +1,9 @@
+/** The address at which the service listens: its check, and its URL. */
 import { createServer } from "node:net";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 
-/** Checked here, because the control plane would otherwise die of it again and again. */
+/** Fails unless this host can listen at the address: control would otherwise exit and be restarted again and again. */
 export async function requireFreeAddress(listen: string): Promise<void> {
   const { host, port } = splitListen(listen);
   const probe = createServer();
@@ -27,7 +28,7 @@ function splitListen(listen: string): { host: string; port: number } {
   return { host: listen.slice(0, split).replaceAll(/[[\]]/g, ""), port: Number(listen.slice(split + 1)) };
 }
 
-/** The address at which this host reaches a service that listens there. */
+/** The URL at which this host reaches a service that listens at an address. */
 export function urlOf(listen: string): string {
   const { host, port } = splitListen(listen);
   if (host === "0.0.0.0") return `http://127.0.0.1:${port}`;

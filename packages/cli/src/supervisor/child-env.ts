@@ -1,7 +1,7 @@
 import type { CliConfig } from "../config.ts";
 import type { Layout } from "./layout.ts";
 
-/** Environment of gateway, node and control. Variables that an operator has set are left alone. */
+/** Environment of gateway, node and control: the operator's variables, else defaults, and the paths of this start. */
 export function childEnvOf(
   { childEnv, databaseUrl }: Pick<CliConfig, "childEnv"> & Partial<Pick<CliConfig, "databaseUrl">>,
   facts: { layout: Layout; listen: string; controlUser: string; gatewayUser: string },
@@ -10,13 +10,13 @@ export function childEnvOf(
   return {
     VIV_GATEWAY_USER: facts.gatewayUser,
     VIV_CONTROL_USER: facts.controlUser,
-    // The built-in database is used by this service alone: its data directory is claimed.
+    // "1": the built-in database has no other control, since its data directory is locked.
     VIV_SOLE_CONTROL: databaseUrl === undefined ? "1" : "0",
     ...childEnv,
-    // Unlike a user, a socket is never empty.
+    // An empty socket path counts as unset, but an empty user name is kept: it means the user who starts the service.
     VIV_NODE_SOCKET: childEnv.VIV_NODE_SOCKET || layout.nodeSocket,
     VIV_GATEWAY_SOCKET: childEnv.VIV_GATEWAY_SOCKET || layout.gatewaySocket,
-    // Options may change these, and in the environment they may be relative.
+    // Options of `viv up` override the environment, whose paths may be relative.
     VIV_DATA_DIR: layout.dataDir,
     VIV_IMAGES_DIR: layout.imagesDir,
     VIV_LISTEN: facts.listen,

@@ -1,3 +1,4 @@
+/** Keeps one process of the service running. */
 import { sleep } from "@vivarium/kit/clock";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
@@ -5,9 +6,9 @@ import type { Running } from "./running.ts";
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5000;
-/** Having run this long, a process counts as healthy again: its next death is answered at once. */
+/** Milliseconds after which a running process counts as healthy: the back-off starts again at its next death. */
 const HEALTHY_MS = 10_000;
-/** After so many deaths in a row the next launch is not expected to succeed. */
+/** Deaths in a row after which a first start counts as hopeless. */
 export const HOPELESS_DEATHS = 6;
 
 export interface KeeperDeps {
@@ -16,7 +17,7 @@ export interface KeeperDeps {
   report: (message: string) => void;
 }
 
-/** Keeps one process running: starts it, and again after every death, ever more slowly while it dies young. */
+/** Starts a process, and restarts it after every death, with back-off while it dies young. */
 export class Keeper {
   readonly name: string;
   readonly #deps: KeeperDeps;
@@ -30,14 +31,14 @@ export class Keeper {
     this.#deps = deps;
   }
 
-  /** How often it has died since it was last healthy. */
+  /** Deaths since the process was last healthy. */
   get recentDeaths(): number {
     return this.#deaths;
   }
 
   /**
-   * Resolves when the process was launched for the first time. Rejects when that is hopeless, or with the signal's
-   * reason once the process is no longer wanted. It must be stopped afterwards in every case.
+   * Resolves at the first launch. Rejects when launching is hopeless, or with the signal's reason once that aborts.
+   * Call `stop` afterwards in every case.
    */
   start(signal: AbortSignal): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -65,7 +66,7 @@ export class Keeper {
       const startedAt = performance.now();
       const ending = await this.#runOnce(onLaunched);
       if (signal.aborted) return;
-      // A launch that failed was never healthy, however long it took.
+      // Before the first launch a failure never counts as healthy, however long it took.
       const wasHealthy = wasLaunched && performance.now() - startedAt > HEALTHY_MS;
       this.#deaths = wasHealthy ? 1 : this.#deaths + 1;
       if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
@@ -79,7 +80,7 @@ export class Keeper {
   async #runOnce(onLaunched: () => void): Promise<string> {
     try {
       this.#current = await this.#deps.launch(this.#stopping.signal);
-      // stop() may have been called during the launch, and found nothing to stop.
+      // stop() may have been called during the launch, when there was nothing to stop.
       if (this.#stopping.signal.aborted) await this.#current.stop();
       onLaunched();
       return await this.#current.ended;

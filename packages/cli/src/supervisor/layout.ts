@@ -3,7 +3,7 @@ import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 
-/** Paths of one service below its data directory. */
+/** The paths of one service below its data directory. */
 export type Layout = ReturnType<typeof layoutOf>;
 
 export function layoutOf(dataDir: string, imagesDir?: string) {
@@ -26,13 +26,13 @@ export function logFile(layout: Layout, name: string): string {
   return path.join(layout.logDir, `${name}.log`);
 }
 
-/** Directories that must exist before the lock is taken. The service user may enter them; only root may list them. */
+/** Makes the directories needed before the lock. The service user must enter the first two; the logs are root's. */
 export async function makeBaseDirs(layout: Layout): Promise<void> {
   for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
   await makeDir(layout.logDir, 0o750);
 }
 
-/** Directories of the unprivileged processes. */
+/** Makes the directories of the unprivileged processes. */
 export async function makeUserDirs(layout: Layout, user: Account): Promise<void> {
   await makeDir(layout.postgresDir, 0o755);
   for (const dir of [layout.controlDir, layout.postgresSocketDir]) {
@@ -41,7 +41,7 @@ export async function makeUserDirs(layout: Layout, user: Account): Promise<void>
   }
 }
 
-/** Kernel and at least one template: without them no machine can start. */
+/** Whether a kernel and the base template exist: no machine can start without them. */
 export function hasImages(layout: Layout): boolean {
   return (
     existsSync(path.join(layout.imagesDir, "kernel", "vmlinuz")) &&
@@ -49,7 +49,7 @@ export function hasImages(layout: Layout): boolean {
   );
 }
 
-/** The mode is set afterwards too: `mkdir` applies the umask, and the directory may be older. */
+/** Makes a directory and sets its mode: `mkdir` applies the umask, and the directory may be older. */
 async function makeDir(dir: string, mode: number): Promise<void> {
   await mkdir(dir, { recursive: true });
   await chmod(dir, mode);

@@ -1,6 +1,6 @@
 /**
- * One supervisor per data directory. The lock is a file that names its holder. It appears whole or not at all (a hard
- * link to a finished file). A holder that is dead has lost the lock.
+ * Lock with which one supervisor owns a data directory: a file that names its holder. The file appears complete, as a
+ * hard link to a finished draft. The lock of a dead holder is free.
  */
 import { link, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { randomId } from "@vivarium/kit/id";
@@ -49,7 +49,7 @@ async function publish(file: string, content: string): Promise<boolean> {
   }
 }
 
-/** Moves a dead holder's file away. If a rival has just done so and taken the lock, the rival's file is put back. */
+/** Removes a dead holder's file; puts back the file of a rival that has taken the lock just before. */
 async function discard(file: string, expected: string): Promise<void> {
   const aside = `${file}.${randomId(8)}`;
   try {

@@ -1,3 +1,4 @@
+/** Removes the nft table that all services of this host share, when the last one stops. */
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
@@ -5,22 +6,21 @@ import { randomId } from "@vivarium/kit/id";
 import { findHolder, takeLock } from "./lock.ts";
 
 const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
-/** The node makes this chain when it switches forwarding on (node/src/host/host-network.ts). */
+/** Chain that the node creates when it switches forwarding on (node/src/host/host-network.ts). */
 const FORWARDING_WAS_OFF = "forwarding_was_off";
 
 const PATHS = {
-  /** Where the nodes of this host claim their slots, for every data directory. */
+  /** Directory in which the nodes of this host claim slots, for all data directories. */
   slotsDir: "/run/vivarium/slots",
-  /** Where the services of this host register, one file each. */
+  /** Directory in which the services of this host register, one file each. */
   servicesDir: "/run/vivarium/services",
   table: ["inet", "vivarium"],
 };
 
 /**
- * All services of this host share one nft table of Vivarium. From this call, which comes before a node starts, until
- * the returned function is called, no service removes the table. The last service removes it when no slot is left:
- * machines that keep running need it, of any service. The host's forwarding is then switched off too, if a node of ours
- * switched it on.
+ * Registers this service as a user of the nft table; call before a node starts. The returned function ends that, and
+ * removes the table if no other service is registered and no slot is claimed: machines that keep running, of any
+ * service, need it. The host's forwarding is then switched off too, if a node switched it on.
  */
 export async function holdNetworkTable(
   url: string,
@@ -38,16 +38,16 @@ export async function holdNetworkTable(
   };
 }
 
-/** Only if forwarding is still as a node of ours left it, and was off before. */
+/** Switches forwarding off if a node switched it on and it is still on. */
 async function stopForwarding(table: string[]): Promise<void> {
   const wasOff = await runHostCommand("nft", ["list", "chain", ...table, FORWARDING_WAS_OFF]);
   if (wasOff.code !== 0) return;
   if ((await readFile(FORWARDING, "utf8")).trim() === "1") await writeFile(FORWARDING, "0");
 }
 
-/** Removes the files of services that were killed. */
+/** Counts the services that run; removes the files of those that were killed. */
 async function countRunning(servicesDir: string): Promise<number> {
-  // A name with a dot is a file that is still being written.
+  // A name with a dot is a draft that is still being written.
   const files = (await namesIn(servicesDir))
     .filter((name) => !name.includes("."))
     .map((name) => path.join(servicesDir, name));

@@ -6,7 +6,7 @@ import { CliError } from "../cli-error.ts";
 import type { Layout } from "./layout.ts";
 import { MOUNT_POOL } from "./repository.ts";
 
-/** The directory that clones files without copying: mounted again after a boot, made at the first start. */
+/** Mounts the storage pool, whose files share blocks when copied, and creates it at the first start. */
 export async function mountPool(layout: Layout): Promise<void> {
   if (!existsSync(MOUNT_POOL)) {
     await mkdir(path.join(layout.dataDir, "pool"), { recursive: true });

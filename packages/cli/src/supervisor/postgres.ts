@@ -1,3 +1,4 @@
+/** Starts and stops the built-in database. */
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
@@ -10,7 +11,7 @@ import { asUser } from "./service-user.ts";
 
 const READY_LIMIT_MS = 60_000;
 const READY_POLL_MS = 20;
-/** SIGINT is the fast shutdown: clients are disconnected, everything is written. */
+/** PostgreSQL's fast shutdown: clients are disconnected and everything is written. */
 const FAST_SHUTDOWN = { signal: "SIGINT", limitMs: 20_000 } as const;
 
 const SETTINGS: Readonly<Record<string, string>> = {
@@ -21,7 +22,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
   work_mem: "4MB",
   maintenance_work_mem: "32MB",
   max_wal_size: "256MB",
-  // A burst of small commits shares one flush; none is acknowledged before it is on disk.
+  // Small commits at the same time share one flush; none is acknowledged before it is on disk.
   fsync: "on",
   synchronous_commit: "on",
   log_timezone: "UTC",
@@ -31,8 +32,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Starts the database, or takes over the one that an earlier supervisor left running: it outlives a supervisor that is
- * killed, because a recovery would gain nothing.
+ * Starts the database, or adopts the one that a killed supervisor left running: ending it would only cost a recovery.
  */
 export async function launchPostgres(
   layout: Layout,
@@ -74,7 +74,7 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): R
   });
 }
 
-/** The last line of the pid file is the postmaster's status. */
+/** Waits until the postmaster's pid file reports that it is ready; stops it at the time limit or on abort. */
 async function waitUntilReady(cluster: string, running: Running, signal: AbortSignal): Promise<void> {
   let ending: string | undefined;
   void running.ended.then((how) => {
@@ -95,7 +95,7 @@ async function waitUntilReady(cluster: string, running: Running, signal: AbortSi
   }
 }
 
-/** setpriv becomes the postmaster, so the pid we started is the pid it writes. */
+/** Compares pids: setpriv executes the postmaster in place, so the pid that was started is the pid in the file. */
 function isReady(cluster: string, pid: number): boolean {
   const lines = readPidFile(cluster);
   return Number(lines[0]) === pid && lines[7]?.trim() === "ready" && identify(pid) !== undefined;

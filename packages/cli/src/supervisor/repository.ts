@@ -1,6 +1,6 @@
+/** Paths of the programs in this repository that the supervisor starts. */
 import path from "node:path";
 
-/** Where the sources of the processes lie that the supervisor starts. */
 const ROOT = path.join(import.meta.dirname, "../../../..");
 
 export const ENTRY_POINTS = {

@@ -3,12 +3,12 @@ import { closeSync, openSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
 import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 
-/** A process that runs, started by us or found running. */
+/** A running process, started by this supervisor or adopted from an earlier one. */
 export interface Running {
   pid: number;
-  /** Resolves when it has ended, with a description of the end. */
+  /** Resolves when the process has ended, with how it ended. */
   ended: Promise<string>;
-  /** Ends it: asks first, kills it after the time limit. */
+  /** Sends the stop signal, and SIGKILL after the time limit. */
   stop(): Promise<void>;
 }
 
@@ -21,9 +21,9 @@ const ADOPTED_POLL_MS = 300;
 const GRACEFUL: StopManner = { signal: "SIGTERM", limitMs: 15_000 };
 
 /**
- * Starts a process in a session of its own, so that Ctrl-C reaches the supervisor alone, which then stops the others in
- * order. Its output goes straight to the log: no line is lost and nothing blocks when the supervisor dies. Its standard
- * input ends when the supervisor is gone, which the process notices.
+ * Starts a process in a session of its own, so that Ctrl-C reaches only the supervisor, which then stops the processes
+ * in order. Output goes straight to the log file: no line is lost, and nothing blocks when the supervisor dies.
+ * Standard input is a pipe that ends with the supervisor, so that the process can exit as well.
  */
 export function startProcess(
   argv: string[],
@@ -32,7 +32,7 @@ export function startProcess(
     logFile: string;
     cwd: string;
     stop?: StopManner;
-    /** Without a pipe the process outlives the supervisor. */
+    /** Gives the process no pipe, so that it keeps running when the supervisor dies. */
     outlives?: boolean;
   },
 ): Running {

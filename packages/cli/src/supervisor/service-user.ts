@@ -1,13 +1,14 @@
+/** The system users under which the service's processes run. */
 import { type Account, findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { CliError } from "../cli-error.ts";
 
-/** The unprivileged system user of the control plane and the database. */
+/** User of the control plane and the database. */
 export const SERVICE_USER = "vivarium";
-/** The gateway's own user: the host's firewall lets only this user reach machines. */
+/** User of the gateway: the host's firewall lets only this user reach machines. */
 export const GATEWAY_USER = "vivarium-gateway";
 
-/** The user, made when missing: no home, no login. */
+/** Finds a system user, or creates it without home and login. */
 export async function ensureServiceUser(name = SERVICE_USER): Promise<Account> {
   const existing = await findAccount(name);
   if (existing) return existing;
@@ -20,13 +21,13 @@ export async function ensureServiceUser(name = SERVICE_USER): Promise<Account> {
   });
 }
 
-/** argv that runs a command as this user, without any other group or privilege. */
+/** argv that runs a command as this user, with the user's groups and without capabilities. */
 export function asUser(user: Account, command: string[]): string[] {
   const ids = [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--init-groups"];
   return ["setpriv", ...ids, "--inh-caps=-all", "--no-new-privs", "--", ...command];
 }
 
-/** A data directory below a private home is out of the user's reach. Fails now, instead of in a log later. */
+/** Fails now, not in a log later, if the user cannot enter a directory, as below a private home. */
 export async function checkReach(user: Account, dir: string): Promise<void> {
   const [program = "", ...args] = asUser(user, ["test", "-x", dir]);
   if ((await runHostCommand(program, args)).code === 0) return;

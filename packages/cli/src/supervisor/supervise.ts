@@ -1,8 +1,8 @@
 /**
- * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, gateway, node,
- * control. Stopping: the reverse, so that no request meets a half-gone service, and the node, which frees a slot once
- * the gateway forgot its machine, is served to the end. Machines are not children of the supervisor: they outlive all
- * of this and are adopted at the next start.
+ * `viv up`: starts, watches and stops all processes of the service. They start in the order pool, database, gateway,
+ * node, control, and stop in reverse: no request then meets a half-stopped service, and the node, which frees a slot
+ * once the gateway has forgotten its machine, is served until the end. Machines are not children of the supervisor:
+ * they keep running and are adopted at the next start.
  */
 import { once } from "node:events";
 import type { Account } from "@vivarium/kit/account";
@@ -12,7 +12,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
-import { readOwnFile } from "../service/own-file.ts";
+import { readUnprivilegedFile } from "../service/read-unprivileged-file.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
 import { childEnvOf } from "./child-env.ts";
@@ -30,7 +30,7 @@ import { checkReach, ensureServiceUser, GATEWAY_USER, SERVICE_USER } from "./ser
 
 const ANSWER_LIMIT_MS = 60_000;
 
-/** Length of `sun_path`, without the terminating byte. */
+/** Longest path of a unix socket in bytes, without the terminating zero (`sun_path`). */
 const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
@@ -77,9 +77,9 @@ export async function supervise({ config, terminal }: Context): Promise<number> 
 
 interface Supervision extends Context {
   layout: Layout;
-  /** In the order of starting; filled step by step, so that a failure half-way stops the processes that run. */
+  /** Processes in the order of their start; appended one by one, so that a failed start stops those that run. */
   keepers: Keeper[];
-  /** Aborted when the whole service should end. */
+  /** Aborted when the whole service must stop. */
   stopping: AbortSignal;
 }
 
@@ -119,15 +119,15 @@ async function startPostgres(supervision: Supervision, user: Account): Promise<s
 }
 
 /**
- * Garbage collector settings. Most of a stream that passes through is young garbage: buffers that weigh a hundred times
- * what the collector counts for them. So it must collect young objects often, and the whole heap only when that has
- * doubled. With default settings it collected the whole heap every 20 MiB of a stream: 100 of the node's 163 ms of
- * processor time for a download of 64 MiB, and 130 of control's 213. Memory grows as little as before, by 50 MiB at
- * most for 512 MiB up and down. Concurrent sweeping is off: its helper threads would take two cores from the stream.
+ * V8 flags for gateway, node and control. A stream produces short-lived buffers that are a hundred times larger than
+ * what the collector counts for them, so young objects are collected often, and the whole heap only when it has
+ * doubled. By default it collected the whole heap every 20 MiB of a stream: 100 of the node's 163 ms of CPU time for a
+ * download of 64 MiB, and 130 of control's 213. Memory grows as little as before, by 50 MiB at most for 512 MiB up and
+ * down. Concurrent sweeping is off: its helper threads would take two cores from the stream.
  */
 const COLLECTOR = ["--max-semi-space-size=1", "--heap-growing-percent=100", "--no-concurrent-sweeping"];
 
-/** Only control gets the database's address: node and gateway know nothing of tenants. */
+/** Starts one of the three services. Only control gets the database's address: node and gateway know no tenants. */
 function keepService(
   supervision: Supervision,
   name: "node" | "gateway" | "control",
@@ -147,7 +147,7 @@ async function keep({ keepers, stopping }: Supervision, name: string, deps: Keep
   await keeper.start(stopping);
 }
 
-/** Waits until the service answers, then prints the banner; false when it was stopped or does not answer. */
+/** Waits until the service answers, then prints the banner; false when it does not answer. */
 async function announce(
   { config, terminal, layout, keepers, stopping }: Supervision,
   startedAt: number,
@@ -172,9 +172,9 @@ async function announce(
   return true;
 }
 
-/** The key that this very start has made. It is shown once, to a human, and never where output becomes a log. */
+/** The bootstrap key, if this start has made it; the caller shows it only on a terminal, never in a log. */
 async function readIfNewer(file: string, ageMs: number): Promise<string | undefined> {
-  const found = await readOwnFile(file).catch(() => undefined);
+  const found = await readUnprivilegedFile(file).catch(() => undefined);
   return found && found.changedAtMs >= Date.now() - ageMs ? found.text.trim() : undefined;
 }
 
@@ -193,7 +193,7 @@ function requireRoot(): void {
   );
 }
 
-/** The kernel allows no longer path for a socket, and the database splits its list of folders at commas. */
+/** Fails if the socket path is too long for the kernel, or has a comma, at which the database splits its list. */
 function requireSocketPath({ postgresSocketDir, dataDir }: Layout): void {
   const left = SOCKET_PATH_BYTES - Buffer.byteLength(`${postgresSocketDir}/.s.PGSQL.5432`);
   if (left >= 0 && !postgresSocketDir.includes(",")) return;

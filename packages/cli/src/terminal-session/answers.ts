@@ -1,8 +1,8 @@
 /**
- * Answers that terminals send when programs ask them: their kind, their colours, the position of the cursor.
+ * Removes from typed input a terminal's answers to queries of programs: its type, colours, cursor position.
  *
- * Hazard: after a reconnect a shell shows its latest output again, with the old questions in it. Nothing waits for the
- * answers any more, so they would be typed into the shell.
+ * Hazard: after a reconnect a shell's latest output is shown again, with old queries in it. No program waits for these
+ * answers any more, so they would appear as typed text in the shell.
  */
 const ESCAPE = "\u001b";
 const ANSWERS = new RegExp(
@@ -17,7 +17,6 @@ const ANSWERS = new RegExp(
   "g",
 );
 
-/** The input without such answers. */
 export function withoutAnswers(typed: Buffer): Buffer {
   return Buffer.from(typed.toString("latin1").replaceAll(ANSWERS, ""), "latin1");
 }

@@ -1,4 +1,4 @@
-/** A terminal of a session on the terminal of the human. */
+/** Connects a terminal of a session to the terminal of this process. */
 import { setTimeout as wait } from "node:timers/promises";
 import { type Session, type Terminal, type TerminalOptions, VivariumError } from "@vivarium/sdk";
 import { withInterrupt } from "../service/interrupt.ts";
@@ -12,18 +12,18 @@ export interface Attachment extends Omit<TerminalOptions, "rows" | "cols" | "sig
   detachKey: DetachKey;
 }
 
-/** How long a lost connection is retried. */
+/** Milliseconds for which a lost connection is retried. */
 const RECONNECT_MS = 60_000;
 const RECONNECT_EVERY_MS = 1000;
-/** How long after a reconnect the terminal may answer old questions. */
+/** Milliseconds after opening a named terminal in which answers to old queries are dropped. */
 const STALE_ANSWERS_MS = 1000;
 const CLOSE_PATIENCE_MS = 2000;
-/** Makes programs that take the whole screen redraw it. */
+/** Signal number: full-screen programs redraw when they get it. */
 const SIGWINCH = 28;
 
 /**
- * Resolves when the program has exited or the human has left it. A terminal with a name is reattached when the
- * connection is lost. The human's terminal is restored before this resolves or rejects.
+ * Runs until the program has exited or the human has left it. A named terminal is reattached when the connection is
+ * lost. The human's terminal is restored before this resolves or rejects.
  */
 export async function attach(
   session: Session,
@@ -78,7 +78,7 @@ async function showAll(terminal: Terminal, own: OwnTerminal): Promise<Ending | V
   }
 }
 
-/** Throws the original loss when the service stays away. */
+/** Opens the terminal again, with retries; throws `lost` at the time limit. The human may leave meanwhile. */
 async function reopen(
   { session, own }: { session: Session; own: OwnTerminal },
   options: TerminalOptions,
@@ -113,7 +113,7 @@ async function openWithin(
   const attempt = new AbortController();
   let isOpen = false;
   const giveUp = () => {
-    // The signal counts for the whole life of a terminal.
+    // The SDK obeys the signal for the whole life of the terminal, so it must not abort once that is open.
     if (!isOpen) attempt.abort(lost);
   };
   const timer = setTimeout(giveUp, ms);

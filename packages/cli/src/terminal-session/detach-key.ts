@@ -1,17 +1,17 @@
 import { InvalidArgumentError, Option } from "commander";
 
-/** The key that leaves a shell and lets it run on. */
+/** The key that leaves a terminal while its program keeps running. */
 export interface DetachKey {
-  /** As shown to the human: `Ctrl-]`. */
+  /** Name shown to the human: `Ctrl-]`. */
   name: string;
-  /** The bytes of the key: one byte, or an escape sequence where a program has asked for those. */
+  /** Byte sequences of the key: one byte, or an escape sequence where a program has changed the keyboard mode. */
   sequences: readonly string[];
 }
 
 const CONTROL = /^(?:ctrl-|c-|\^)([a-z@[\\\]^_])$/i;
 const DEFAULT_DETACH_KEY = "ctrl-]";
 
-/** `ctrl-]`, `^]`, `c-a`; `none` for no key at all. */
+/** Parses `ctrl-]`, `^]` or `c-a`; `none` for no key at all. */
 export function parseDetachKey(text: string): DetachKey {
   if (text === "none") return { name: "none", sequences: [] };
   const letter = CONTROL.exec(text)?.[1]?.toLowerCase();
@@ -21,12 +21,12 @@ export function parseDetachKey(text: string): DetachKey {
   const code = letter.charCodeAt(0);
   return {
     name: `Ctrl-${letter.toUpperCase()}`,
-    // The forms of modifyOtherKeys and of the keyboard protocol of newer terminals: 5 is Ctrl.
+    // xterm's modifyOtherKeys, and the kitty keyboard protocol; 5 means Ctrl.
     sequences: [String.fromCharCode(byte), `\u001b[27;5;${code}~`, `\u001b[${code};5u`],
   };
 }
 
-/** The input before the key, if the input contains the key. */
+/** The input before the key; undefined if the input does not contain it. */
 export function beforeDetach(key: DetachKey, typed: Buffer): Buffer | undefined {
   const at = key.sequences.map((each) => typed.indexOf(each, 0, "latin1")).filter((i) => i >= 0);
   return at.length === 0 ? undefined : typed.subarray(0, Math.min(...at));

@@ -1,19 +1,18 @@
 /**
- * Standard input for a command in a session. A command's own input is empty, so it reads a pipe in the guest, and a
- * terminal without echo and line editing fills that pipe: every byte arrives as it is, the end arrives as the end, and
- * the command's two output streams stay apart.
+ * Passes standard input to a command in a session. The API gives a command no input, so it reads a named pipe in the
+ * guest. A terminal in raw mode fills that pipe: bytes and the end of input arrive unchanged, and the command's two
+ * output streams stay separate.
  */
 import { randomUUID } from "node:crypto";
 import { addAbortSignal, type Readable } from "node:stream";
 import type { ExecEvent, Session } from "@vivarium/sdk";
 
-/** Payload of one message of input: the terminal's own limit. */
+/** Bytes per message of input, the limit of terminals. */
 const PIECE_BYTES = 32 * 1024;
 const READY = "viv-ready";
 /**
- * Waits until the pipe is there, and runs the command with it as input. The name of the pipe is removed once both sides
- * have it open: removed here, because the feeder is ended with the command, however early that is. `$0` is what a shell
- * calls itself in errors.
+ * Script that waits for the pipe's writer and runs the command with the pipe as input. It removes the pipe's name
+ * itself, since the writer is ended with the command, however early. `$0` is the name in the shell's error messages.
  */
 const READER = `pipe=$1; shift
 mkfifo -m 600 "$pipe" 2>/dev/null
@@ -21,8 +20,8 @@ exec 3<"$pipe"
 rm -f "$pipe"
 exec "$@" <&3 3<&-`;
 /**
- * Nothing may be sent before the terminal is in raw mode. Then come pieces, each after a line with its length, and a
- * length of 0 at the end.
+ * Script that fills the pipe: it prints READY once the terminal is raw, then reads pieces, each after a line with its
+ * length, until length 0.
  */
 const WRITER = `stty raw -echo || exit
 mkfifo -m 600 "$0" 2>/dev/null
@@ -32,7 +31,7 @@ while read -r bytes && [ "$bytes" -gt 0 ]; do
   dd bs="$bytes" count=1 iflag=fullblock status=none >&3 || exit
 done`;
 
-/** The command's output as it comes, and its end, while `input` goes to it. */
+/** Runs a command with `input` as its standard input; yields its output as it arrives, and its end. */
 export async function* execWithInput(
   session: Session,
   request: { command: string[]; cwd?: string; timeout_ms: number },
@@ -44,7 +43,7 @@ export async function* execWithInput(
   const feeding = feed(session, pipe, input, either).then(
     () => undefined,
     (cause: unknown) => {
-      // A command that has ended by itself needs no input; a feeder that failed would leave it waiting.
+      // A failed writer would leave the command waiting; after the command's own end, the failure does not matter.
       if (over.signal.aborted) return undefined;
       over.abort(cause);
       return { cause };
@@ -60,7 +59,7 @@ export async function* execWithInput(
 }
 
 async function feed(session: Session, pipe: string, input: Readable, signal: AbortSignal): Promise<void> {
-  // Also ends the feeder when the input never produces anything.
+  // Ends the reading even when the input never produces anything.
   addAbortSignal(signal, input);
   const terminal = await session.terminal({ cmd: ["sh", "-c", WRITER, pipe], signal });
   const ready = Promise.withResolvers<void>();
@@ -77,7 +76,7 @@ async function feed(session: Session, pipe: string, input: Readable, signal: Abo
   await watching;
 }
 
-/** Until the feeder has exited. A command that stops reading ends the feeder too. */
+/** Reads the writer's terminal until the writer has exited, also because the command stopped reading. */
 async function watch(terminal: AsyncIterable<Uint8Array>, onReady: () => void): Promise<void> {
   let shown = "";
   for await (const chunk of terminal) {

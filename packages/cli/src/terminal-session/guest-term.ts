@@ -1,4 +1,5 @@
-/** Kinds of terminals that minimal Linux images know; programs refuse to start on others. */
+/** The terminal type that a program in a session is given. */
+/** Terminal types that minimal Linux images know; programs refuse to start on others. */
 const KNOWN =
   /^(ansi|dumb|linux|vt(100|102|220|52)|(xterm|screen|tmux|rxvt)(-[a-z0-9-]+)?|cygwin|sun|hurd|mach(-\w+)?)$/;
 const UNKNOWN_VARIANTS = /^xterm-(kitty|ghostty|termite)$/;

@@ -1,26 +1,26 @@
-/** The terminal of the human: passes keys on as they come, and is always restored. */
+/** The terminal of this process: put into raw mode for a session, and always restored. */
 import { once } from "node:events";
 import { ScreenModes } from "./screen-modes.ts";
 
-/** After these signals nobody sees a message; the exit code is the one a shell would report. */
+/** Signals that end viv, with their numbers: it exits with 128 + number, as a shell reports, and without a message. */
 const ENDING_SIGNALS = { SIGTERM: 15, SIGHUP: 1, SIGINT: 2, SIGQUIT: 3 } as const;
 const SIGNALLED = 128;
 
 export interface OwnTerminal {
   size(): { rows: number; columns: number };
   onResize(listener: () => void): void;
-  /** Keys, only as fast as the listener takes them. */
+  /** Calls the listener with typed bytes; the next are read when it has resolved. */
   onInput(listener: (typed: Buffer) => Promise<void>): void;
-  /** Called when the terminal itself has gone. */
+  /** Calls the listener when the terminal has been closed. */
   onEnd(listener: () => void): void;
   show(chunk: Uint8Array): Promise<void>;
-  /** Prints a line between two programs, on a screen without the first program's modes. */
+  /** Resets the screen modes that the program has set, then prints a line. */
   say(line: string): void;
-  /** Restores the terminal; a second call does nothing. A program that was cut off left the cursor within a line. */
+  /** Restores the terminal; a second call does nothing. After a program that was cut off it also begins a new line. */
   restore(how?: { isCutOff: boolean }): void;
 }
 
-/** Takes the terminal over. It is restored by `restore`, and at the latest when the process ends. */
+/** Switches the terminal to raw mode. `restore` undoes that, at the latest when the process exits. */
 export function takeTerminal({
   stdin,
   stdout,
@@ -37,7 +37,7 @@ export function takeTerminal({
     isTaken = false;
     for (const cleanup of cleanups) cleanup();
     stdin.pause();
-    // A terminal that has gone cannot be restored.
+    // A terminal that was closed cannot be restored.
     try {
       const isWithinLine = isCutOff && !modes.isFullScreen;
       stdout.write(`${modes.undo()}${isWithinLine ? "\r\n" : ""}`);

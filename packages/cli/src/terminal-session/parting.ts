@@ -1,7 +1,7 @@
 import type { SessionRecord } from "@vivarium/sdk";
 import type { Ending } from "./attach.ts";
 
-/** A note for a human who has left a terminal; undefined when there is nothing to say. */
+/** The message when a terminal was left or its program has exited; undefined when there is nothing to say. */
 export function partingLine(
   record: Pick<SessionRecord, "session_id" | "on_pty_detach">,
   ending: Ending,

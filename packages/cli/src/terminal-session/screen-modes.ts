@@ -1,12 +1,12 @@
-/** Terminal modes that a program has set (another screen, no cursor, mouse reports), to undo them when it is left. */
+/** Tracks the terminal modes that a program sets (alternate screen, cursor, mouse reports), to undo them later. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const SET_OR_RESET = /\u001b\[\?([\d;]+)([hl])/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const KEYPAD = /\u001b([=>])/g;
-/** A sequence that is cut off at the end of a chunk; real sequences are not longer. */
+/** An escape sequence that is incomplete at the end of a chunk; real sequences are not longer. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const UNFINISHED = /\u001b(?:\[(?:\?[\d;]{0,32})?)?$/;
-/** Modes that leave a terminal unusable, by their normal state. */
+/** Modes that would leave the terminal unusable, by their normal state: set or reset. */
 const NORMALLY_SET = ["7", "25"];
 const NORMALLY_RESET = "1 47 1000 1002 1003 1004 1005 1006 1015 1047 1049 2004 2026".split(" ");
 const NORMAL: ReadonlyMap<string, string> = new Map([
@@ -19,7 +19,7 @@ export class ScreenModes {
   #isKeypadChanged = false;
   #rest = "";
 
-  /** Reads output for the terminal. */
+  /** Tracks the modes in output of the program. */
   watch(chunk: Uint8Array): void {
     const text =
       this.#rest + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).toString("latin1");
@@ -34,16 +34,16 @@ export class ScreenModes {
     this.#rest = UNFINISHED.exec(text)?.[0] ?? "";
   }
 
-  /** The program shows another screen than the one it was started on. */
+  /** Whether the program is on the alternate screen. */
   get isFullScreen(): boolean {
     return ["47", "1047", "1049"].some((mode) => this.#changed.has(mode));
   }
 
-  /** Sequences that undo the changes; empty without changes. */
+  /** Escape sequences that restore the normal modes. */
   undo(): string {
     const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL.get(mode)}`).join("");
     const keys = this.#isKeypadChanged ? "\u001b>" : "";
-    // Programs that take the whole screen may also have asked for other reports of keys.
+    // A full-screen program may also have set modifyOtherKeys.
     return `${this.isFullScreen ? "\u001b[>4m" : ""}${modes}${keys}\u001b[0m`;
   }
 }

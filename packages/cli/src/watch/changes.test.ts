@@ -38,7 +38,7 @@ test("a session that failed says why", () => {
   ]);
 });
 
-test("a state that was left and entered again between two looks is a change", () => {
+test("a state that was left and entered again between two polls is a change", () => {
   const before = known(
     session("a", { active_since: "1" }),
     session("b", { state: "paused", paused_at: "1" }),

@@ -1,18 +1,18 @@
 import type { SessionRecord } from "@vivarium/sdk";
 
-/** A session whose state has changed since the last look. */
+/** A change of a session's state between two polls. */
 export interface Change {
   at: string;
   session_id: string;
   name?: string | undefined;
-  /** Absent: the session is new. */
+  /** State before; absent for a new session. */
   from?: string;
   to: string;
-  /** The service's detail of the state, or what must have happened in between. */
+  /** The service's detail of the new state, or the change that must have happened between the polls. */
   detail?: string | undefined;
 }
 
-/** The changes of sessions between two looks. `ended`: records from the history for sessions only in `before`. */
+/** Finds the changes between two polls. `ended`: records of sessions that have left the list, from the history. */
 export function findChanges(
   before: ReadonlyMap<string, SessionRecord>,
   after: readonly SessionRecord[],
@@ -27,7 +27,7 @@ export function findChanges(
       const { session_id, name, state } = session;
       return { at, session_id, name, from: state, to: "ended", detail: ended.get(session_id)?.end_reason };
     }),
-    // Lists are newest first, events happen oldest first.
+    // Reversed: lists are newest first, changes are shown oldest first.
     ...after.toReversed().flatMap((session) => changeOf(before.get(session.session_id), session, at)),
   ];
 }
@@ -41,7 +41,7 @@ function changeOf(before: SessionRecord | undefined, session: SessionRecord, at:
   return between === undefined ? [] : [{ at, session_id, name, from: state, to: state, detail: between }];
 }
 
-/** The state may be the same at both looks, with another one in between. */
+/** Detects that a session with the same state at both polls was in another state in between. */
 function describeBetween(before: SessionRecord, after: SessionRecord): string | undefined {
   if (after.state === "live" && before.active_since !== after.active_since) return "was paused in between";
   if (after.state === "paused" && before.paused_at !== after.paused_at) return "was live in between";

@@ -1,27 +1,28 @@
+/** Polls the sessions of the service and reports their changes. */
 import { LIMITS } from "@vivarium/contract/api/limits";
 import { sleep } from "@vivarium/kit/clock";
 import type { Client, SessionRecord, VivariumError } from "@vivarium/sdk";
 import { isTemporaryFailure } from "../service/temporary-failure.ts";
 import { type Change, findChanges } from "./changes.ts";
 
-/** Result of one look at the service. */
-export interface Look {
+/** Result of one poll of the service. */
+export interface Poll {
   at: Date;
   sessions: SessionRecord[];
-  /** Changes since the look before; empty at the first. */
+  /** Changes since the poll before; empty at the first. */
   changes: Change[];
-  /** Why this look failed; the sessions are then those of the look before. */
+  /** The error of a failed poll; `sessions` are then those of the poll before. */
   failure?: VivariumError;
 }
 
 /**
- * Looks at all sessions again and again, until the signal aborts. A service that cannot be reached for a while does not
- * end it; one that cannot be reached at the first look, or that refuses the key, does.
+ * Polls all sessions until the signal aborts. Temporary failures are reported and retried; any failure of the first
+ * poll is thrown, and so is a refused key.
  */
 export async function* followSessions(
   client: Client,
   { intervalMs, signal }: { intervalMs: number; signal: AbortSignal },
-): AsyncGenerator<Look, void, void> {
+): AsyncGenerator<Poll, void, void> {
   let known: Map<string, SessionRecord> | undefined;
   let last: SessionRecord[] = [];
   while (!signal.aborted) {
@@ -42,7 +43,7 @@ export async function* followSessions(
   }
 }
 
-/** The history is only read when a session has gone from the list. */
+/** Records of sessions that have left the list; the history is read only if there are any. */
 async function describeEnded(
   client: Client,
   known: ReadonlyMap<string, SessionRecord>,

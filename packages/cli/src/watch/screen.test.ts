@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { noPaint, paintFor } from "../print/paint.ts";
 import { renderScreen } from "../print/screen.ts";
 import type { Change } from "./changes.ts";
-import type { Look } from "./follow.ts";
+import type { Poll } from "./follow.ts";
 import { drawScreen } from "./screen.ts";
 
 const at = new Date(2027, 0, 1, 10, 0, 0);
@@ -40,7 +40,7 @@ test("it shows how many sessions there are, the first of them, and the newest ch
 });
 
 test("a service that does not answer is reported at the top, above the last known sessions", () => {
-  const failure = { message: "nothing listens at http://h" } as Look["failure"];
+  const failure = { message: "nothing listens at http://h" } as Poll["failure"];
   const lines = renderScreen({ at, sessions: sessions.slice(0, 1), changes: [], failure }, [], plain);
   expect(lines[0]).toBe("here  nothing listens at http://h; trying again");
   expect(lines[3]).toMatch(/^s0/);
@@ -61,10 +61,10 @@ test("the human's own screen comes back at the end, also after a failure, with t
       written += Buffer.from(data).toString();
     },
   };
-  async function* looks(): AsyncGenerator<Look> {
+  async function* polls(): AsyncGenerator<Poll> {
     yield { at, sessions, changes: changes.slice(0, 1) };
   }
-  await drawScreen({ terminal, paint: noPaint }, looks(), "here");
+  await drawScreen({ terminal, paint: noPaint }, polls(), "here");
   expect(written.startsWith("\u001b[?1049h\u001b[?25l")).toBe(true);
   expect(written.split("\u001b[?25h\u001b[?1049l")[1]).toBe(
     `10:00:00  s0  live → paused  ${"n".repeat(100)}\n`,
@@ -72,7 +72,7 @@ test("the human's own screen comes back at the end, also after a failure, with t
 
   written = "";
   // biome-ignore lint/correctness/useYield: it fails before it has anything to show
-  async function* failing(): AsyncGenerator<Look> {
+  async function* failing(): AsyncGenerator<Poll> {
     throw new Error("refused");
   }
   await expect(drawScreen({ terminal, paint: noPaint }, failing(), "here")).rejects.toThrow("refused");

@@ -1,4 +1,4 @@
-/** Commands of a machine, and files of the service itself: processes and files of this host. */
+/** Runs commands of a fake machine on this host, and keeps the files that control writes. */
 import { mkdir, rename, stat, writeFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { dirname, isAbsolute, join, normalize } from "node:path";
@@ -30,7 +30,7 @@ async function execOnHost(machine: FakeMachine, call: ExecCall, response: Server
   if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
   const command = await translateCommand(machine, call);
   const gone = new AbortController();
-  // While a machine is stopped its commands are stopped too; they continue with the machine.
+  // A stopped machine cuts its callers off, but its commands are stopped and continue with it.
   response.once("close", () => {
     if (machine.state !== "held") gone.abort();
   });
@@ -59,7 +59,7 @@ export interface TranslatedCommand {
   env: Record<string, string>;
 }
 
-/** A guest command translated to this host. */
+/** Translates a guest command to paths and environment of this host. */
 export async function translateCommand(
   machine: FakeMachine,
   { argv = [], cwd, env }: Command,
@@ -99,7 +99,7 @@ export interface Put {
   response: ServerResponse;
 }
 
-/** Undefined when a test has aborted the answer. */
+/** Writes a file of control into the machine; undefined when a test has aborted the answer. */
 export async function putFile(
   state: NodeState,
   machineId: string,

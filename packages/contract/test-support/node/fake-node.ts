@@ -1,6 +1,6 @@
 /**
- * A node without virtual machines. It answers every call of contract/node over HTTP on a unix socket. The contents of a
- * machine are processes and files of this host, or scripted by a test. The suites of test/contract run against it and
+ * A node without virtual machines: it answers every call of contract/node over HTTP on a unix socket. A machine's
+ * contents are processes and files of this host, or scripted by a test. The suites of test/contract run against it and
  * against the real daemon.
  */
 import { rmSync } from "node:fs";
@@ -39,7 +39,7 @@ export class FakeNode extends NodeState {
     const server = createServer((request, response) => {
       serve(this, request, response).catch((error: unknown) => refuse(response, error));
     });
-    // As in the real node: a kept-alive connection does not close by itself.
+    // As in the real node: kept-alive connections do not time out.
     server.keepAliveTimeout = 0;
     server.on("connection", (socket: Socket) => {
       this.#connections.add(socket);
@@ -54,15 +54,14 @@ export class FakeNode extends NodeState {
     await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
   }
 
-  /** Simulates the death of the daemon: its socket refuses, its machines live on. */
+  /** Simulates the death of the daemon: its socket refuses connections, its machines keep running. */
   async goDown(): Promise<void> {
     const server = this.#server;
     if (!server) return;
     this.#server = undefined;
     // Close the listener first: a client that reconnects meanwhile would keep the server open.
     const stopped = new Promise((resolve) => server.close(resolve));
-    // A server emits "close" before its connections have closed: later calls would still answer clients that were cut
-    // off.
+    // A server emits "close" before its connections have closed: cut-off clients could still be answered.
     const closed = [...this.#connections].map(
       (socket) => new Promise((resolve) => socket.once("close", resolve)),
     );
@@ -71,13 +70,13 @@ export class FakeNode extends NodeState {
     await Promise.all([stopped, ...closed]);
   }
 
-  /** Simulates a restart of the daemon; machines live on. */
+  /** Simulates a restart of the daemon; machines keep running. */
   async restart(): Promise<void> {
     await this.goDown();
     await this.listen();
   }
 
-  /** Terminals and tunnels that are open, or opening. */
+  /** Number of terminals and tunnels that are open or opening. */
   get upgradedCount(): number {
     return this.#upgraded.size;
   }
@@ -94,16 +93,16 @@ export class FakeNode extends NodeState {
 }
 
 interface Call {
-  /** The machine, snapshot or wake that the path names. */
+  /** Id of the machine, snapshot or wake in the path. */
   id: string;
   query: URLSearchParams;
-  /** The body as it arrived. */
+  /** The raw body. */
   body: Buffer;
   json: unknown;
   response: ServerResponse;
 }
 
-/** Sends what the handler resolves with; 204 for nothing. A handler may also answer by itself. */
+/** Returned by a handler that has answered by itself. Other results are sent as JSON, undefined as 204. */
 const ANSWERED = Symbol("answered");
 const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> = {
   "GET info": ({ info, previews }) => ({ ...info, previews_version: previews.version }),
@@ -160,7 +159,7 @@ function parse(body: Buffer): unknown {
   }
 }
 
-/** Fires when the caller disconnects. */
+/** A signal that aborts when the caller disconnects. */
 function goneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
   response.once("close", () => gone.abort());

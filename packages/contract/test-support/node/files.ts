@@ -1,4 +1,4 @@
-/** Files of a fake machine: a directory of this host stands for its /workspace. Names are UTF-8 here. */
+/** Files of a fake machine: a directory of this host serves as its /workspace. Names are UTF-8 here. */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, rmdir, stat, unlink } from "node:fs/promises";
@@ -23,7 +23,7 @@ const CODES: Readonly<Record<string, NodeErrorCode>> = {
   ENOSPC: "no_space",
 };
 
-/** Turns file errors of this host into refusals of the guest. */
+/** Translates file errors of this host into refusals of the guest. */
 export async function asGuest<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -35,7 +35,7 @@ export async function asGuest<T>(work: Promise<T>): Promise<T> {
 
 export const workspaceOf = (machine: FakeMachine) => join(machine.dir, "workspace");
 
-/** The path on this host for a guest path. Links on the way are followed; a link at the end is not. */
+/** Translates a guest path to a path of this host. Links on the way are followed; a link at the end is not. */
 export async function locate(machine: FakeMachine, path: string | null): Promise<string> {
   if (!path || path.includes("\0"))
     throw new Refusal("bad_path", "the path must be a text that is not empty");
@@ -50,7 +50,7 @@ export async function locate(machine: FakeMachine, path: string | null): Promise
   return join(parent, basename(wanted));
 }
 
-/** The directory with its links followed, as far as it exists. */
+/** Resolves the links of a directory, as far as it exists. */
 async function realParent(dir: string): Promise<string> {
   try {
     return await realpath(dir);
@@ -62,7 +62,7 @@ async function realParent(dir: string): Promise<string> {
 
 const isBelow = (path: string, root: string) => path === root || path.startsWith(`${root}/`);
 
-/** The target of a path, with a link at the end followed as well. */
+/** Like `locate`, but follows a link at the end too. */
 export async function followed(machine: FakeMachine, path: string | null): Promise<string> {
   const real = await realpath(await locate(machine, path));
   if (isBelow(real, await realpath(workspaceOf(machine)))) return real;

@@ -16,22 +16,22 @@ import type { NodeState } from "./state.ts";
 
 interface GuestParts {
   machineId: string;
-  /** The part of the path below `guest/`. */
+  /** Path below `guest/`. */
   path: string;
   searchParams: URLSearchParams;
   request: IncomingMessage;
   response: ServerResponse;
 }
 
-/** A call below `guest/`, with the means for a test to answer it. */
+/** A call below `guest/`, which a test can answer itself. */
 export class GuestRequest {
   readonly machineId: string;
-  /** For example `"GET files/read"`. */
+  /** Method and path, for example `"GET files/read"`. */
   readonly call: string;
   readonly query: Record<string, string>;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  /** Fires when control drops the connection. */
+  /** Resolves when control closes the connection. */
   readonly gone: Promise<void>;
 
   constructor({ machineId, path, searchParams, request, response }: GuestParts) {
@@ -45,13 +45,13 @@ export class GuestRequest {
   body(): Promise<Buffer> {
     return buffer(this.request);
   }
-  /** Lists are sent as frames. */
+  /** Answers with JSON, or with frames if the call returns a list. */
   json(answerBody: unknown): void {
     const list = listFrames(this.call, answerBody as object);
     if (list) this.response.writeHead(200).end(list);
     else answer(this.response, answerBody);
   }
-  /** Raw bytes with their length, as in the answer to a file read. */
+  /** Answers with raw bytes and their length, as a file read does. */
   bytes(content: Buffer): void {
     this.response.writeHead(200, { "content-length": content.length }).end(content);
   }
@@ -70,9 +70,9 @@ type Answerer = (
 
 const json = async <T>(request: IncomingMessage) => JSON.parse((await buffer(request)).toString()) as T;
 
-/** Handlers by method and path. The result is sent unless the handler answers by itself. */
+/** Handlers by method and path. A result that is not undefined is sent; a handler may also answer by itself. */
 const CALLS: Readonly<Record<string, Answerer>> = {
-  // This node never saves the commands of a machine.
+  // A fake machine's commands never go into a snapshot.
   "GET commands": () => ({ going_on: 0 }),
   "GET files/read": (machine, { query, response }) => readFile(machine, query, response),
   "GET files/list": (machine, { query }) => listFiles(machine, query),

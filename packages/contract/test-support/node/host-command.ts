@@ -16,7 +16,7 @@ export interface HostCommand {
   cwd: string;
   env: Record<string, string>;
   out: Writable;
-  /** Called once, before the first frame: the command was spawned, or cannot be. */
+  /** Called once before the first frame, also when the command cannot be spawned. */
   onSpawned: () => void;
   /** Aborted when the caller disconnects or the machine ends. */
   signal: AbortSignal;
@@ -103,7 +103,7 @@ function answerUnspawnable(out: Writable, name: string, cause: unknown): void {
   out.end(encodeFrame(FRAME.exit, JSON.stringify(end)));
 }
 
-/** Copies one stream into frames. A slow reader pauses the command; output beyond the limit is dropped. */
+/** Copies one stream into frames. A slow reader pauses the command; output over the limit is dropped. */
 function pump(from: Readable, out: Writable, type: FrameType, limit: number) {
   let sent = 0;
   let isTruncated = false;

@@ -1,4 +1,4 @@
-/** Lists of a guest as tests write and read them: as one object, in the form of contract/guest. */
+/** Converts lists of a guest between one object, as tests use them, and frames of contract/guest. */
 import { encodeList, FrameDecoder, ListReader, type ListShape } from "@vivarium/contract/guest";
 
 const LISTED: Readonly<Record<string, string>> = {
@@ -8,7 +8,7 @@ const LISTED: Readonly<Record<string, string>> = {
   "GET processes": "processes",
 };
 
-/** `call`: for example `"GET files/list"`. Undefined where the answer is not a list. */
+/** Encodes the answer of a call such as `"GET files/list"`; undefined if that call does not return a list. */
 export function listFrames(call: string, answer: object): Buffer | undefined {
   const key = LISTED[call];
   if (key === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The machines of the fake node, by name. */
+/** Looks up machines of the fake node by id. */
 import { MachineId, type MachineStatus } from "@vivarium/contract/node";
 import type { FakeMachine } from "./machine.ts";
 import { Refusal } from "./refusal.ts";
@@ -9,7 +9,7 @@ export function machineId(id: string): string {
   throw new Refusal("machine_not_found", "no machine of this name on this node");
 }
 
-/** The machine, started and not ended; it may be stopped. */
+/** The machine, if it has started and not ended; it may be stopped. */
 export function alive({ machines }: NodeState, id: string): FakeMachine {
   const machine = machines.get(id);
   if (!machine) throw new Refusal("machine_not_found", `no machine ${id} on this node`);

@@ -1,4 +1,4 @@
-/** A machine of the fake node: process groups of this host in place of a guest, and a directory once it has files. */
+/** A machine of the fake node: its guest is process groups of this host, and a directory once it has files. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { MachineStatus, StartSpec, StartTimings } from "@vivarium/contract/node";
@@ -13,18 +13,18 @@ export class FakeMachine {
   reason: string | undefined;
   readonly guest_ip = "10.64.0.3";
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
-  /** Its guest refuses to change identity, and so does every copy of the guest. */
+  /** Whether its guest, and every copy of that, refuses to change identity. */
   isUnfit = false;
 
-  /** A directory of this host; `workspace` in it stands for /workspace. Exists after `withFiles` was called. */
+  /** A directory of this host with /workspace as `workspace` in it; exists once `withFiles` was called. */
   readonly dir: string;
-  /** Guest path → host path of files outside /workspace. */
+  /** Host paths of files outside /workspace, by guest path. */
   readonly placed = new Map<string, string>();
   readonly processes = new Map<string, NamedProcess>();
   readonly groups = new Set<number>();
-  /** Aborted when the machine ends: its running commands die. */
+  /** Aborted when the machine ends; kills its running commands. */
   readonly life = new AbortController();
-  /** Aborts the calls in flight with the guest. */
+  /** Functions that abort the calls in flight with the guest. */
   readonly underWay = new Set<() => void>();
   #turn: Promise<unknown> = Promise.resolve();
   #files: Promise<unknown> | undefined;
@@ -41,7 +41,7 @@ export class FakeMachine {
     return { machine_id, state, guest_ip, timings, network_generation: this.spec.network?.generation };
   }
 
-  /** Most machines in control's tests never need a directory. */
+  /** Makes the directory: only on demand, since most machines in control's tests never need it. */
   async withFiles(): Promise<void> {
     this.#files ??= Promise.all(
       ["workspace", "home"].map((name) => mkdir(join(this.dir, name), { recursive: true })),
@@ -49,14 +49,14 @@ export class FakeMachine {
     await this.#files;
   }
 
-  /** Serialises captures and continues. */
+  /** Runs `work` after the captures and continues before it. */
   exclusive<T>(work: () => Promise<T>): Promise<T> {
     const mine = this.#turn.then(work);
     this.#turn = mine.catch(() => {});
     return mine;
   }
 
-  /** Ends every wait for this machine when the machine ends. */
+  /** Rejects when the machine ends before `work` does. */
   whileAlive<T>(work: Promise<T> | T): Promise<T> {
     const { promise: ended, reject } = Promise.withResolvers<never>();
     const onEnd = () => reject(new Refusal("machine_gone", "the machine has ended"));
@@ -74,7 +74,7 @@ export class FakeMachine {
     for (const pgid of this.groups) killGroup(pgid);
   }
 
-  /** Simulates a stop: the machine's processes are stopped, and clients connected to them are cut off. */
+  /** Aborts the calls in flight with the guest, as the stop of a machine does. */
   breakOff(): void {
     for (const end of this.underWay) end();
   }

@@ -1,4 +1,4 @@
-/** Starting, continuing and ending the machines of the fake node. */
+/** Starts, continues and ends the machines of the fake node. */
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { Refusal, valid } from "./refusal.ts";
 import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
 import type { NodeState } from "./state.ts";
 
-/** The same start again gives the same machine, also while the first is in flight; a different start is refused. */
+/** Starts a machine; an equal start, even while in flight, returns the same machine, a different one is refused. */
 export async function startMachine(state: NodeState, id: string, body: unknown): Promise<MachineStatus> {
   const spec = valid(StartSpec.safeParse(body));
   await state.stopping.get(id);
@@ -29,12 +29,12 @@ export async function startMachine(state: NodeState, id: string, body: unknown):
   return (await done).status;
 }
 
-/** The network may differ: it is not part of a machine's identity. */
+/** Compares without the network, which is not part of a machine's identity. */
 function isSameMachine(one: StartSpec, other: StartSpec): boolean {
   return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
 }
 
-/** A repeated start may bring a newer network. */
+/** Applies the network of a repeated start if it is newer. */
 function catchUp({ networks }: NodeState, id: string, { network }: StartSpec): void {
   if (network && network.generation > (networks.get(id)?.generation ?? 0)) networks.set(id, network);
 }
@@ -96,7 +96,7 @@ async function stop(state: NodeState, id: string): Promise<void> {
   state.machines.delete(id);
   state.networks.delete(id);
   machine?.end("it was deleted");
-  // Calls in flight with the machine have failed by now and leave nothing behind.
+  // By now all calls in flight have failed; this waits until they have left nothing behind.
   await machine?.exclusive(async () => {});
   const dir = join(state.folder, id);
   if (existsSync(dir)) await rm(dir, { recursive: true, force: true, maxRetries: 5 });

@@ -1,11 +1,11 @@
-/** The network of the fake node: the configured one, as if kernel and gateway had confirmed it; without traffic. */
+/** The network of the fake node: takes effect at once, without kernel and gateway, and has no traffic. */
 import { isDeepStrictEqual } from "node:util";
 import { type MachineCounters, type NetworkReport, NetworkSpec, PreviewTable } from "@vivarium/contract/node";
 import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
-/** The network of a machine that was started without one. */
+/** Network of a machine that was started without one. */
 const OPEN: NetworkSpec = { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] };
 
 export async function putNetwork(
@@ -35,7 +35,7 @@ export async function putPreviews(state: NodeState, body: unknown): Promise<{ ve
   return { version: table.version };
 }
 
-/** Log lines and used previews are reported again until a report acknowledges them by its cursor. */
+/** The next report. Log lines and used previews are repeated until a call confirms them by their cursor. */
 export function networkReport(state: NodeState, after: string | null): NetworkReport {
   state.reportCount += 1;
   if (after === state.report.cursor)

@@ -1,10 +1,10 @@
-/** An answer in frames that a test writes: of a command, or of a log. */
+/** A framed answer, of a command or a log, that a test writes step by step. */
 import type { ServerResponse } from "node:http";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 
 export class Output {
   readonly #response: ServerResponse;
-  /** Fires when control drops the connection. */
+  /** Resolves when control closes the connection. */
   readonly gone: Promise<void>;
 
   constructor(response: ServerResponse) {
@@ -35,7 +35,7 @@ export class Output {
     };
     this.#response.end(encodeFrame(FRAME.exit, JSON.stringify(whole)));
   }
-  /** The end of a log. */
+  /** Ends a log. */
   eof(end: Record<string, unknown> = {}): void {
     const whole = { stdout_truncated: false, stderr_truncated: false, ...end };
     this.#response.end(encodeFrame(FRAME.eof, JSON.stringify(whole)));
@@ -46,7 +46,7 @@ export class Output {
   endWith(data: Buffer): void {
     this.#response.end(data);
   }
-  /** Ends the answer in good order, but without an exit frame. */
+  /** Ends the answer properly, but without an exit frame. */
   endWithoutExit(): void {
     this.#response.end();
   }

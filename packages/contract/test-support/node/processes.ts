@@ -20,7 +20,7 @@ import { Refusal } from "./refusal.ts";
 type LogType = typeof FRAME.stdout | typeof FRAME.stderr;
 const STREAMS = [FRAME.stdout, FRAME.stderr] as const;
 
-/** Emits `output` (type, chunk) and, once it has exited and its output is drained, `over`. */
+/** A named process. Emits `output` (type, chunk), and `over` when it has exited and its output is drained. */
 export class NamedProcess extends EventEmitter {
   info: GuestProcess;
   readonly child: ChildProcess | undefined;
@@ -51,7 +51,7 @@ export class NamedProcess extends EventEmitter {
     this.emit("over");
   }
 
-  /** The last bytes of both streams, and whether each of them was cut at the start. */
+  /** The last bytes of both streams, and whether earlier ones are missing. */
   tail(bytes: number) {
     const last = (type: LogType) => (bytes === 0 ? Buffer.alloc(0) : this.#logs[type].subarray(-bytes));
     const isCut = (type: LogType) => this.#wasCut.has(type) || this.#logs[type].length > bytes;

@@ -10,7 +10,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The parsed body; one that does not fit the schema is refused. */
+/** Returns a parsed body; refuses a body that does not fit its schema. */
 export function valid<T>(
   result:
     | { success: true; data: T }
@@ -25,7 +25,7 @@ export function bodyOfRefusal(error: unknown): { code: NodeErrorCode; message: s
   return { code: error instanceof Refusal ? error.code : "internal", message: (error as Error).message };
 }
 
-/** After the headers were sent, an error can only abort the answer. */
+/** Sends an error; once headers were sent, the answer can only be aborted. */
 export function refuse(response: ServerResponse, error: unknown): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   answer(response, bodyOfRefusal(error), NODE_ERRORS[bodyOfRefusal(error).code].status);

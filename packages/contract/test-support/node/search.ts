@@ -1,4 +1,4 @@
-/** find and grep of a fake machine, in JavaScript's own regular expressions. */
+/** find and grep of a fake machine, with JavaScript's regular expressions. */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
@@ -57,7 +57,7 @@ function linesOf(content: string, pattern: RegExp, context: number): Omit<Match,
   });
 }
 
-/** Files and links below, in byte order; links are not followed. */
+/** Lists files and links below a directory in byte order; links are not followed. */
 async function walk(dir: string, excluded: string[]): Promise<{ files: string[]; truncated: boolean }> {
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
   const files = entries

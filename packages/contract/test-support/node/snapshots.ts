@@ -1,6 +1,6 @@
 /**
- * Saved states of the fake node: copies of a machine's directory, taken while its processes are stopped. Memory is not
- * saved: a machine that is started from one has the files but no commands.
+ * Snapshots of the fake node: copies of a machine's directory, made while its processes are stopped. Memory is not
+ * saved: a machine that is started from a snapshot has the files but no commands.
  */
 import { existsSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
@@ -18,11 +18,11 @@ export interface FakeSnapshot {
   size: string;
   bytes: number;
   created_at: string;
-  /** Absent on a copy: nothing was captured. */
+  /** Absent for a copy of a snapshot, which captured nothing. */
   timings: CaptureTimings | undefined;
   /** A directory of this host; exists if the machine had files. */
   dir: string;
-  /** Guest path → path below `dir` of files outside /workspace. */
+  /** Paths below `dir` of files outside /workspace, by guest path. */
   placed: Map<string, string>;
   isUnfit: boolean;
 }
@@ -38,7 +38,7 @@ export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
   return { snapshot_id, state: "ready", template, size, bytes, created_at, timings, ...gaveWay };
 }
 
-/** The same call again gives the same snapshot, also while it is being made; a different call is refused. */
+/** Saves a snapshot; an equal call, even while in flight, returns the same snapshot, a different one is refused. */
 export async function saveSnapshot(state: NodeState, id: string, body: unknown): Promise<FakeSnapshot> {
   const spec = valid(SnapshotSpec.safeParse(body));
   const { saving, snapshots } = state;
@@ -72,7 +72,7 @@ async function save(state: NodeState, { id, spec, hurried }: Save): Promise<Fake
     return snapshot;
   } catch (error) {
     await rm(dir, { recursive: true, force: true });
-    // When the machine ended or was deleted meanwhile, that is the reason of the failure, whichever step failed.
+    // If the machine has ended or was deleted meanwhile, that is the reported cause, whichever step failed.
     if ("machine_id" in spec) alive(state, spec.machine_id);
     throw error;
   }
@@ -130,7 +130,7 @@ async function copyFiles(from: string, to: string): Promise<void> {
   if (existsSync(from)) await cp(from, to, { recursive: true, verbatimSymlinks: true });
 }
 
-/** A complete snapshot; one that is still being made does not count. */
+/** Finds a complete snapshot; one that is still being made does not count. */
 export function findSnapshot({ snapshots, info }: NodeState, id: string): FakeSnapshot {
   const snapshot = snapshots.get(id);
   if (!snapshot) throw new Refusal("snapshot_not_found", `no snapshot ${id} on this node`);

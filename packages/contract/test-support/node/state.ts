@@ -1,4 +1,4 @@
-/** State of the fake node, with hooks for tests around every call that may fail, wait or be observed. */
+/** State of the fake node, with hooks for tests around the calls that can fail, wait or be observed. */
 import { mkdtempSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
@@ -20,27 +20,27 @@ import type { FakeSnapshot } from "./snapshots.ts";
 import type { Stream, StreamCall } from "./streams.ts";
 import { Wakes } from "./wakes.ts";
 
-/** Does what happens without the hook. */
+/** Runs the node's own answer, as without the hook. */
 type Proceed = () => Promise<void>;
 
-/** Snapshots in the making. */
+/** A start or a snapshot in progress. */
 interface UnderWay<Spec, Made> {
   spec: Spec;
   done: Promise<Made>;
-  /** A delete waits until the snapshot is complete, and no hook delays it. */
+  /** Called by a delete, which waits for completion: ends the wait for the test's hook. */
   hurry: () => void;
 }
 
 export interface FakeNodeOptions {
   /**
-   * Commands end with 0 at once, terminals and tunnels open and stay silent, and no traffic is counted, unless a test
-   * scripts otherwise. Without this, commands and terminals are processes of this host.
+   * True: commands exit with 0 at once, terminals and tunnels stay silent, no traffic is counted, unless a test scripts
+   * otherwise. False: commands and terminals are processes of this host.
    */
   isScripted?: boolean;
 }
 
 export class NodeState {
-  /** A directory of this host: the socket, and a directory for each machine and snapshot that has files. */
+  /** A directory of this host for the socket, and for each machine and snapshot that has files. */
   readonly folder = mkdtempSync(join(tmpdir(), "fake-node-"));
   readonly socketPath = join(this.folder, "node.sock");
 
@@ -63,25 +63,25 @@ export class NodeState {
   readonly stopping = new Map<string, Promise<void>>();
   readonly snapshots = new Map<string, FakeSnapshot>();
   readonly saving = new Map<string, UnderWay<SnapshotSpec, FakeSnapshot>>();
-  /** Networks in force, by machine. */
+  /** Networks in force, by machine id. */
   readonly networks = new Map<string, NetworkSpec>();
-  /** Routes in the gateway; `forgetPreviews` drops them. */
+  /** Preview routes; `forgetPreviews` drops them. */
   previews: PreviewTable = { version: 0, routes: [] };
-  /** The next report. Without a scripted one, it counts the other machines too, without traffic. */
+  /** The next network report. Unless the node is scripted, it also lists the other machines, without traffic. */
   report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
   /** How many reports were sent. */
   reportCount = 0;
   readonly wakes = new Wakes();
 
-  /** Requested reports, in order. */
+  /** Requested commands, in order. */
   readonly execs: (ExecCall & { machineId: string })[] = [];
   readonly guestCalls: GuestRequest[] = [];
-  /** Streams that `accept` opened. */
+  /** Terminals and tunnels that `accept` opened. */
   readonly streams: (StreamCall & { stream: Stream })[] = [];
-  /** Files of the service itself, by path. */
+  /** Files that control has written, by path. */
   readonly files = new Map<string, Buffer>();
 
-  /** Runs before a machine starts. This hook and each below may throw a Refusal, or wait. */
+  /** Runs before a machine starts. This hook and those below may wait, or throw a Refusal. */
   onStart: (machineId: string, spec: StartSpec) => Promise<void> | void = () => {};
   /** Runs before a stopped machine continues. */
   onContinue: (machineId: string) => Promise<void> | void = () => {};
@@ -93,7 +93,7 @@ export class NodeState {
   onNetwork: (machineId: string, spec: NetworkSpec) => Promise<void> | void = () => {};
   /** Runs before routes are in force. */
   onPreviews: (table: PreviewTable) => Promise<void> | void = () => {};
-  /** Runs before a file of the service is written; may abort the answer. */
+  /** Runs before a file of control is written; may abort the answer. */
   onFile: (path: string, response: ServerResponse) => void = () => {};
   /** Replaces a command; `output` begins its answer. */
   onExec: (call: ExecCall, output: () => Output, proceed: Proceed) => Promise<void> | void;
@@ -118,24 +118,24 @@ export class NodeState {
     return new FakeMachine({ machine_id, spec, dir: join(this.folder, machine_id) });
   }
 
-  /** Adds a machine that no start created: an orphan. */
+  /** Adds an orphan: a machine that no start created. */
   addMachine(machineId: string, state: "running" | "held" = "running", spec: Partial<StartSpec> = {}): void {
     const whole = { template: "base", size: "small", hostname: "stray", no_sudo: false, ...spec };
     this.machines.set(machineId, Object.assign(this.newMachine(machineId, whole), { state }));
   }
 
-  /** Simulates root in a guest: no copy of the machine can change identity. */
+  /** Simulates a hostile guest: no copy of the machine can change identity. */
   makeUnfit(machineId: string): void {
     const machine = this.machines.get(machineId);
     if (machine) machine.isUnfit = true;
   }
 
-  /** Simulates the death of a QEMU: the machine stays listed as `ended`. */
+  /** Simulates the death of QEMU: the machine stays listed as `ended`. */
   endMachine(machineId: string, reason: string): void {
     this.machines.get(machineId)?.end(reason);
   }
 
-  /** Simulates damage to the node's file: the node no longer knows any routes. */
+  /** Simulates damage to the node's file of routes: the node has none afterwards. */
   forgetPreviews(): void {
     this.previews = { version: 0, routes: [] };
   }

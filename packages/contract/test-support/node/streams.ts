@@ -1,5 +1,5 @@
 /**
- * Terminals and the tunnel of a machine. A terminal is a real one of this host, made by script(1). A tunnel sends the
+ * Terminals and tunnels of a fake machine. A terminal is a real one of this host, made by script(1). A tunnel sends the
  * greeting of an SSH server and then echoes. A test may script the machine's side instead.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -22,7 +22,7 @@ export type StreamCall = { machineId: string } & (
 /** The machine's side of a terminal or a tunnel. */
 export class Stream {
   readonly socket: Socket;
-  /** Terminal frames received, or pieces of a tunnel under type -1. */
+  /** Received terminal frames; chunks of a tunnel have type -1. */
   readonly received: { type: number; payload: Buffer }[] = [];
   readonly gone: Promise<void>;
 
@@ -51,7 +51,7 @@ const PATH = /^\/v1\/machines\/([^/]*)\/(terminals|tunnel)$/;
 const SWITCHING =
   "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: vivarium-stream\r\n\r\n";
 
-/** Resolves once the stream is open, or refused. */
+/** Serves an upgrade; resolves once the stream is open or refused. */
 export async function serveUpgrade(
   state: NodeState,
   { request, socket, head }: { request: IncomingMessage; socket: Socket; head: Buffer },
@@ -80,7 +80,7 @@ export async function serveUpgrade(
   }
 }
 
-/** While the guest is busy, its machine may be stopped or end, and its caller may leave. */
+/** Opens the stream. Race: meanwhile the machine may be stopped or end, and the caller may disconnect. */
 async function open(state: NodeState, machine: FakeMachine, call: StreamCall, socket: Socket): Promise<void> {
   const { promise: brokenOff, reject } = Promise.withResolvers<never>();
   brokenOff.catch(() => {});
@@ -109,7 +109,7 @@ async function open(state: NodeState, machine: FakeMachine, call: StreamCall, so
   await Promise.race([state.onStream(call, accept, proceed), brokenOff]);
 }
 
-/** A caller that leaves is only noticed by reading. */
+/** Reads early input and gives it back later: only reading shows that a caller disconnects. */
 function collectEarly(socket: Socket): { giveBack(): void } {
   const chunks: Buffer[] = [];
   const onData = (chunk: Buffer) => void chunks.push(chunk);
@@ -159,7 +159,7 @@ const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 async function showTerminal(socket: Socket, machine: FakeMachine, spec: TerminalCall, begin: () => void) {
   const { cwd, env, argv } = await translateCommand(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
   const command = `stty rows ${spec.rows} cols ${spec.cols}; exec ${argv.map(quote).join(" ")}`;
-  // exec: script(1) runs the command in a shell, and the shell's own exit would hide a signal.
+  // script(1) runs the command in a shell; without exec, that shell's exit code would hide a signal.
   const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd, env, detached: true });
   if (child.pid !== undefined) machine.groups.add(child.pid);
   begin();

@@ -1,9 +1,9 @@
-/** Wake requests: visitors came to paused sessions. */
+/** Wake requests of the fake node: visitors came to paused sessions. */
 import { type Wake, WakeOutcome } from "@vivarium/contract/node";
 import { Refusal, valid } from "./refusal.ts";
 
 const CALLER_WAITS_MS = 20_000;
-/** A request is sent again, because the reader may have died with it. */
+/** Milliseconds after which an unanswered request is sent again, since its reader may have died with it. */
 const RESEND_MS = 10_000;
 
 export class Wakes {
@@ -14,10 +14,10 @@ export class Wakes {
   visit(wakeId: string, sessionId: string): void {
     const wake = { wake_id: wakeId, session_id: sessionId };
     this.#pending.set(wakeId, { wake, sentAt: Number.NEGATIVE_INFINITY });
-    for (const look of this.#askers) look();
+    for (const recheck of this.#askers) recheck();
   }
 
-  /** Requests that are due; waits for one until the caller disconnects. */
+  /** Requests that are due; waits for one for at most 20 s, or until the caller disconnects. */
   async take(gone: AbortSignal): Promise<Wake[]> {
     const until = AbortSignal.any([gone, AbortSignal.timeout(CALLER_WAITS_MS)]);
     for (;;) {
@@ -39,13 +39,13 @@ export class Wakes {
   async #untilChanged(until: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, RESEND_MS / 10);
-    const look = () => resolve();
-    this.#askers.add(look);
-    until.addEventListener("abort", look, { once: true });
+    const recheck = () => resolve();
+    this.#askers.add(recheck);
+    until.addEventListener("abort", recheck, { once: true });
     await promise;
     clearTimeout(timer);
-    until.removeEventListener("abort", look);
-    this.#askers.delete(look);
+    until.removeEventListener("abort", recheck);
+    this.#askers.delete(recheck);
   }
 }
 

@@ -1,3 +1,4 @@
+/** `viv checkpoint`: the group of the verbs create, ls, start and rm. */
 import { Command } from "commander";
 import { checkpointCreateCommand } from "./create.ts";
 import { checkpointLsCommand } from "./ls.ts";

@@ -1,3 +1,4 @@
+/** `viv checkpoint create`: saves a session as it is now. */
 import { collectPair } from "../../args/values.ts";
 import { renderCheckpoint } from "../../print/checkpoint.ts";
 import { noteTiming } from "../../print/timing.ts";

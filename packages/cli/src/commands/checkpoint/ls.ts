@@ -1,3 +1,4 @@
+/** `viv checkpoint ls`: lists checkpoints, newest first. */
 import { renderCheckpoints } from "../../print/checkpoint.ts";
 import { findSession } from "../../sessions/find-session.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";

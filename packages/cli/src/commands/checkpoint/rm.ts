@@ -1,3 +1,4 @@
+/** `viv checkpoint rm`: deletes checkpoints. */
 import { doEach } from "../do-each.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 

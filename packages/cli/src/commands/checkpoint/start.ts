@@ -1,3 +1,4 @@
+/** `viv checkpoint start`: starts a new session from a checkpoint. */
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../../args/session-options.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 

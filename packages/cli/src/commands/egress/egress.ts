@@ -1,3 +1,4 @@
+/** `viv egress`: the group of the verbs get, set and log. */
 import { Command } from "commander";
 import { egressGetCommand } from "./get.ts";
 import { egressLogCommand } from "./log.ts";

@@ -1,3 +1,4 @@
+/** Reads a session's egress log: the newest lines, and with --follow each new line. */
 import { sleep } from "@vivarium/kit/clock";
 import {
   type Client,
@@ -9,21 +10,21 @@ import {
 import { isTemporaryFailure } from "../../service/temporary-failure.ts";
 
 const LARGEST_PAGE = 200;
-/** Lines have no number. This many equal lines in a row count as the same lines. */
+/** Newest lines kept to find where the poll before ended: log lines have no number, so they are compared as text. */
 const REMEMBERED = 50;
 
 interface Follow {
   sessionId: string;
   filter: EgressLogFilter;
-  /** Number of lines to begin with. */
+  /** Number of earlier lines to begin with. */
   limit: number;
   intervalMs: number;
   signal: AbortSignal;
 }
 
 /**
- * The newest lines of a log and then each that comes, oldest first, until the session has ended or the signal aborts. A
- * service that cannot be reached for a while does not end it.
+ * Yields the newest lines of a log and then each new line, oldest first, until the session has ended or the signal
+ * aborts. Temporary failures of the service are retried.
  */
 export async function* followLog(
   client: Client,
@@ -33,7 +34,7 @@ export async function* followLog(
   let known: string[] | undefined;
   while (!signal.aborted) {
     try {
-      // Must come before the lines are read: a session that has ended adds no line that this read could miss.
+      // Asked before the lines are read: a session that has ended by now logs nothing after this read.
       const hasEnded = known !== undefined && (await isGone(client, sessionId, signal));
       const fresh = known
         ? await newerThan(egress, filter, known, signal)
@@ -64,7 +65,7 @@ export async function takeNewest(
   return taken.reverse();
 }
 
-/** Reads from the newest line back to the first known one (known: newest first). */
+/** Reads from the newest line back to the known ones (`known`: newest first); returns the new lines, oldest first. */
 async function newerThan(
   egress: Egress,
   filter: EgressLogFilter,
@@ -78,12 +79,12 @@ async function newerThan(
     texts.push(textOf(entry));
     if (known.length > 0 && matchesAt(texts, texts.length - known.length, known)) break;
   }
-  // Old lines are dropped, so the log may end before the known ones do.
+  // The service deletes old lines, so the log may end with only some of the known ones.
   const start = texts.findIndex((_, at) => matchesAt(texts, at, known));
   return read.slice(0, start < 0 || known.length === 0 ? read.length : start).reverse();
 }
 
-/** Whether the known lines are at this index, as far as there are lines. */
+/** Whether the known lines begin at this index, compared as far as `texts` goes. */
 function matchesAt(texts: readonly string[], at: number, known: readonly string[]): boolean {
   return at >= 0 && texts.slice(at, at + known.length).every((text, i) => text === known[i]);
 }

@@ -1,3 +1,4 @@
+/** `viv egress get`: shows the egress policy of a session. */
 import { renderPolicy } from "../../print/egress.ts";
 import { type Call, sessionVerb, type Verb } from "../verb.ts";
 

@@ -1,3 +1,4 @@
+/** `viv egress log`: prints the hosts that a session reached and those it was refused. */
 import type { EgressLogFilter } from "@vivarium/sdk";
 import { parseCount, parseDuration, parseSince } from "../../args/values.ts";
 import { renderLog, renderLogLine } from "../../print/egress.ts";

@@ -1,3 +1,4 @@
+/** `viv egress set`: replaces the egress policy of a session. */
 import type { EgressPolicy } from "@vivarium/sdk";
 import { Option } from "commander";
 import { EGRESS_MODES } from "../../args/egress-options.ts";
@@ -46,7 +47,7 @@ async function setPolicy(call: Call<EgressSetOptions>, reference: string): Promi
   call.print(await egress.set({ mode, allow: [...allow, ...fromFile] }), renderPolicy);
 }
 
-/** Entries of a policy from a file, one a line; empty lines and comments are skipped. */
+/** Reads policy entries from a file, one per line, without empty lines and comments. */
 async function readEntries(file: string): Promise<string[]> {
   return (await readText(file))
     .split("\n")

@@ -1,3 +1,4 @@
+/** `viv template ls`: lists templates. */
 import { renderTemplates } from "../../print/template.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 

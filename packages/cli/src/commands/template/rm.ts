@@ -1,3 +1,4 @@
+/** `viv template rm`: deletes templates of the organisation. */
 import { doEach } from "../do-each.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 

@@ -1,3 +1,4 @@
+/** `viv template save`: saves a session as a template. */
 import { renderTemplate } from "../../print/template.ts";
 import { noteTiming } from "../../print/timing.ts";
 import { type Call, sessionVerb, type Verb } from "../verb.ts";

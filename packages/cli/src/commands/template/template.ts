@@ -1,3 +1,4 @@
+/** `viv template`: the group of the verbs save, ls and rm. */
 import { Command } from "commander";
 import { templateLsCommand } from "./ls.ts";
 import { templateRmCommand } from "./rm.ts";

@@ -2,7 +2,7 @@ import { link, mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { dir } from "../../test-support/program.ts";
-import { readOwnFile } from "./own-file.ts";
+import { readUnprivilegedFile } from "./read-unprivileged-file.ts";
 
 test("a plain file is read; a link to another file is not", async () => {
   const folder = path.join(dir, "folder");
@@ -13,8 +13,8 @@ test("a plain file is read; a link to another file is not", async () => {
   await writeFile(named("plain"), "key\n");
   await symlink(path.join(dir, "secret"), named("symbolic"));
   await link(path.join(dir, "other"), named("hard"));
-  expect((await readOwnFile(named("plain"))).text).toBe("key\n");
-  await expect(readOwnFile(named("symbolic"))).rejects.toMatchObject({ code: "ELOOP" });
-  await expect(readOwnFile(named("hard"))).rejects.toThrow("has other names");
-  await expect(readOwnFile(named("missing"))).rejects.toMatchObject({ code: "ENOENT" });
+  expect((await readUnprivilegedFile(named("plain"))).text).toBe("key\n");
+  await expect(readUnprivilegedFile(named("symbolic"))).rejects.toMatchObject({ code: "ELOOP" });
+  await expect(readUnprivilegedFile(named("hard"))).rejects.toThrow("has other names");
+  await expect(readUnprivilegedFile(named("missing"))).rejects.toMatchObject({ code: "ENOENT" });
 });
