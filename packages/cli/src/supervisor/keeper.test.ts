@@ -59,6 +59,22 @@ test("waits longer after each early death, and a failing launch counts as one", 
   await keeper.stop();
 });
 
+test("a launch that fails after a long time counts as an early death, also after one that succeeded", async () => {
+  const now = vi.spyOn(performance, "now");
+  let launches = 0;
+  const { keeper, reports } = keep(async () => {
+    launches++;
+    if (launches === 1) return start("exit 0");
+    now.mockReturnValue(performance.now() + 60_000);
+    throw new Error("no disk");
+  });
+  await keeper.start(wanted);
+  await vi.waitFor(() => expect(reports).toHaveLength(3), 10_000);
+  expect(keeper.recentDeaths).toBe(3);
+  await keeper.stop();
+  now.mockRestore();
+});
+
 test("gives up a process that cannot be started, or is no longer wanted", async () => {
   const { keeper } = keep(async () => {
     throw new Error("no disk");

@@ -58,16 +58,16 @@ export class Keeper {
   async #keepRunning(callbacks: { onLaunched: () => void; onHopeless: (why: Error) => void }): Promise<void> {
     const { signal } = this.#stopping;
     let wasLaunched = false;
-    const onLaunched = () => {
-      wasLaunched = true;
-      callbacks.onLaunched();
-    };
     while (!signal.aborted) {
-      const startedAt = performance.now();
-      const ending = await this.#runOnce(onLaunched);
+      let launchedAt = Number.POSITIVE_INFINITY;
+      const ending = await this.#runOnce(() => {
+        wasLaunched = true;
+        launchedAt = performance.now();
+        callbacks.onLaunched();
+      });
       if (signal.aborted) return;
-      // Before the first launch a failure never counts as healthy, however long it took.
-      const wasHealthy = wasLaunched && performance.now() - startedAt > HEALTHY_MS;
+      // A launch that failed was never healthy, however long it took.
+      const wasHealthy = performance.now() - launchedAt > HEALTHY_MS;
       this.#deaths = wasHealthy ? 1 : this.#deaths + 1;
       if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
         return callbacks.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
