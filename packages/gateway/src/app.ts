@@ -1,4 +1,4 @@
-/** The only place of the gateway that constructs things. */
+/** Constructs and connects the parts of the gateway: the link to the node, egress, previews. */
 import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
@@ -53,9 +53,9 @@ export interface EgressParts {
   tables: CurrentTables;
   egressLog: EgressLog;
   log: Log;
-  /** The port to dial for a port that a guest dialled. The same one, except in tests. */
+  /** Maps the port that a guest dialled to the port that the gateway dials. The same port, except in tests. */
   dialledPort?: (port: number) => number;
-  /** Time limits for name servers and for questions over TCP. Set by tests only. */
+  /** Milliseconds: for one question to a name server, and of silence on a guest's DNS connection. Set by tests only. */
   dnsLimits?: { attemptMs: number; tcpIdleMs: number };
 }
 

@@ -1,12 +1,12 @@
+/** Reads the gateway's configuration from environment variables. */
 import path from "node:path";
 import type { PreviewsConfig } from "./previews/start.ts";
 import { compileProxies } from "./previews/trusted-proxies.ts";
 
-/** The configuration, read once, at start. */
 export interface GatewayConfig {
-  /** The node's unix socket for its gateway. */
+  /** Path of the unix socket on which the node serves its gateway. */
   nodeSocket: string;
-  /** System user that the gateway becomes when it is started as root; empty: stay. */
+  /** System user that the gateway becomes when it is started as root; empty: it stays root. */
   user: string;
   logLevel: string;
   isSupervised: boolean;
@@ -39,7 +39,7 @@ function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {
   };
 }
 
-/** Refuses misspelt entries: a proxy that is silently not trusted would go unnoticed. */
+/** Throws for an entry that is no address or range: a proxy that is silently not trusted would go unnoticed. */
 function readProxies(text: string): string[] {
   const entries = text
     .split(",")
@@ -66,7 +66,7 @@ function readTls(env: NodeJS.ProcessEnv): PreviewsConfig["tls"] {
   return { certFile: path.resolve(certFile), keyFile: path.resolve(keyFile), ...(acme && { acme }) };
 }
 
-/** The authority that issues the pair. The name is a wildcard, so the authority asks for a record in DNS. */
+/** The ACME authority that issues the pair. The name is a wildcard, so the authority asks for a TXT record in DNS. */
 function readAcme(env: NodeJS.ProcessEnv) {
   const directoryUrl = env.VIV_INGRESS_ACME_DIRECTORY;
   if (!directoryUrl) return undefined;

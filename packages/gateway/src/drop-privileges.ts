@@ -1,3 +1,4 @@
+/** Raises the limit of open files, and gives up root for the gateway's own user. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
@@ -5,12 +6,12 @@ import { becomeAccount, requireAccount } from "@vivarium/kit/account";
 
 const runFile = promisify(execFile);
 
-/** Two for each flow of each of many machines, and as many again for visitors of previews. */
+/** Open files that the gateway needs: two sockets for each flow of many machines, and as many for previews. */
 export const DESCRIPTORS = 262_144;
 
 /**
- * When started as root: no core files from here on, and becomes the given user for good. The change of user makes the
- * process undumpable too, so that no other process of that user reads what passes through it.
+ * As root: forbids core files and becomes the given user for good. The change of user also makes the process
+ * undumpable, so no other process of that user can read the bytes that pass through it.
  */
 export async function becomeUser(user: string): Promise<void> {
   if (process.getuid?.() !== 0 || user === "") return;
@@ -19,7 +20,7 @@ export async function becomeUser(user: string): Promise<void> {
   becomeAccount(account);
 }
 
-/** Raises the limit as far as this host allows, and returns it. Needs root, so it comes before the change of user. */
+/** Raises the limit of open files as far as this host allows, and returns it. Needs root, so before `becomeUser`. */
 export async function raiseDescriptors(): Promise<number> {
   const limit = `--nofile=${DESCRIPTORS}:${DESCRIPTORS}`;
   await runFile("prlimit", ["--pid", String(process.pid), limit]).catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Gateway: judges what leaves by name, answers DNS, lets previews in. Started as root it becomes its own user at once. */
+/** The gateway's program, which filters guests' HTTP and TLS by name, answers their DNS, and serves previews. */
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { startApp } from "./app.ts";

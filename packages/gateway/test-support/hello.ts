@@ -1,9 +1,9 @@
-/** ClientHellos: real ones, as this runtime's TLS client sends them, and ones built by hand. */
+/** ClientHellos for tests: captured from this runtime's TLS client, or built by hand. */
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { type ConnectionOptions, connect } from "node:tls";
 
-/** The first bytes of a real client. */
+/** The first bytes that Node's TLS client sends. */
 export async function captureHello(options: ConnectionOptions): Promise<Buffer> {
   const server = createServer();
   server.listen(0, "127.0.0.1");
@@ -27,11 +27,11 @@ const vector16 = (bytes: Buffer) => Buffer.concat([u16(bytes.length), bytes]);
 export const extension = (type: number, data: Buffer) => Buffer.concat([u16(type), vector16(data)]);
 const hostName = (name: string, type = 0) => Buffer.concat([u8(type), vector16(Buffer.from(name, "latin1"))]);
 
-/** The extension with these names, of this kind. */
+/** The server-name extension with these names; `kind` is their type, 0 for a host name. */
 export const serverNames = (names: string[], kind = 0) =>
   extension(0, vector16(Buffer.concat(names.map((name) => hostName(name, kind)))));
 
-/** A handshake message; `extensions` undefined: none at all, as very old clients send it. */
+/** A ClientHello message. Without `extensions` it ends before their length, as from very old clients. */
 export function buildHello(extensions: Buffer[] | undefined, version = 0x0303): Buffer {
   const body = Buffer.concat([
     u16(version),
@@ -46,7 +46,7 @@ export function buildHello(extensions: Buffer[] | undefined, version = 0x0303): 
   return Buffer.concat([u8(1), length, body]);
 }
 
-/** As records of at most `size` bytes each. */
+/** Splits a message into TLS records of at most `size` bytes each. */
 export function toRecords(message: Buffer, size = 16_384, version = 0x0301): Buffer {
   const records: Buffer[] = [];
   for (let at = 0; at < message.length; at += size) {

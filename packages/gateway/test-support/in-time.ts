@@ -1,24 +1,24 @@
-/** Waits for an event of a test. If it does not come, an assertion says so before the test's time is up. */
+/** Waits for events in tests. An event that does not come fails an assertion before the test's own time limit. */
 import assert, { AssertionError } from "node:assert";
 
-const LOOK_MS = 50;
+const CHECK_MS = 50;
 
-/** A pause of this process counts for one look: what came meanwhile is heard first. */
+/** Counts checks instead of time, so that a pause of this whole process does not count as lateness. */
 export async function inTime<T>(coming: Promise<T>, what: string, withinMs = 15_000): Promise<T> {
   const late = Promise.withResolvers<never>();
-  let looks = Math.ceil(withinMs / LOOK_MS);
-  const looking = setInterval(() => {
-    if (--looks <= 0) late.reject(new AssertionError({ message: `${what} did not come in time` }));
-  }, LOOK_MS);
-  return await Promise.race([coming, late.promise]).finally(() => clearInterval(looking));
+  let checksLeft = Math.ceil(withinMs / CHECK_MS);
+  const timer = setInterval(() => {
+    if (--checksLeft <= 0) late.reject(new AssertionError({ message: `${what} did not come in time` }));
+  }, CHECK_MS);
+  return await Promise.race([coming, late.promise]).finally(() => clearInterval(timer));
 }
 
-const LOOKS = 3_000;
+const MAX_CHECKS = 3_000;
 
-/** Until it holds. */
+/** Resolves when the condition holds, which is checked every 5 ms. */
 export async function until(holds: () => boolean): Promise<void> {
-  for (let looks = LOOKS; !holds(); looks--) {
-    assert(looks > 0, `this did not come to hold: ${holds}`);
+  for (let checksLeft = MAX_CHECKS; !holds(); checksLeft--) {
+    assert(checksLeft > 0, `this did not come to hold: ${holds}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

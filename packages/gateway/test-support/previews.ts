@@ -1,4 +1,4 @@
-/** A gateway's previews on loopback, with real guests: an address of 127.0.0.0/8 stands for each machine. */
+/** Runs a gateway's previews on loopback for tests; each guest listens on its own address of 127.0.0.0/8. */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type RequestListener, request, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
@@ -13,13 +13,13 @@ import {
 } from "../src/previews/start.ts";
 import { inTime } from "./in-time.ts";
 
-/** Heads may take 20 s to come. */
+/** Time limit for the end of a connection: longer than the 20 s that a request's head may take. */
 const LONGEST_MS = 30_000;
 
 export const mintToken = () => randomBytes(32).toString("base64url");
 export const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** Tables in force, changed by the test as a node would. */
+/** Tables in force that the test changes in place of a node. */
 export class TestTables implements TablesInForce {
   #tables: GatewayTables = { version: 1, slots: [], routes: [], never: [], resolvers: ["127.0.0.1"] };
   readonly #listeners = new Set<() => void>();
@@ -61,10 +61,10 @@ export interface Gateway {
   tables: TestTables;
   previews: Previews;
   port: number;
-  /** Sessions that a wake was asked for, in order. */
+  /** Ids of the sessions whose wake was asked for, in order. */
   wakes: string[];
   active: string[];
-  /** The outcome of the next wakes. */
+  /** Returns the outcome of a wake. Set by the test. */
   onWake: (sessionId: string) => Promise<WakeOutcome>;
 }
 
@@ -96,10 +96,10 @@ export async function startGateway(
   return Object.assign(gateway, { previews, port: Number(new URL(previews.url()).port) });
 }
 
-/** A program that listens on a machine's address; what it got is what it logged. */
+/** A server on a machine's address; `heads` are the request heads that it received. */
 export interface Guest {
   server: Server;
-  /** Connections that are open. */
+  /** Open connections. */
   sockets: Set<Socket>;
   address: string;
   port: number;
@@ -151,7 +151,7 @@ export interface Exposed {
   host: string;
 }
 
-/** A port of a new session, exposed; without a guest nothing listens there. */
+/** Exposes the guest's port as one of a new session. */
 export function expose(
   gateway: Gateway,
   guest: Pick<Guest, "address" | "port">,
@@ -218,7 +218,7 @@ export function get(
 
 export const NAVIGATION = { "sec-fetch-mode": "navigate", "sec-fetch-site": "none" };
 
-/** Bytes as they are, and all that came back until the other side closed. */
+/** Sends raw bytes and resolves to everything received until the other side closed. */
 export async function sendRaw(port: number, bytes: string | Buffer): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   const chunks: Buffer[] = [];
@@ -229,7 +229,7 @@ export async function sendRaw(port: number, bytes: string | Buffer): Promise<str
   return Buffer.concat(chunks).toString("latin1");
 }
 
-/** A WebSocket's handshake by hand; answers with the head of the answer, and the socket behind it. */
+/** Sends a WebSocket handshake. Resolves to the socket, the answer's head, and the bytes behind the head. */
 export async function openUpgrade(
   gateway: Pick<Gateway, "port">,
   host: string,

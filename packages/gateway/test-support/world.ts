@@ -1,6 +1,6 @@
 /**
- * A gateway among real sockets on loopback: each address stands for a host's or a server's, as the prefix is one per test
- * file. The node, the name server and the outside are the test's own and keep what they were asked.
+ * Runs a gateway's egress on loopback for tests, with a node, a name server and servers of the outside that record what
+ * they receive. Each test file has its own prefix of addresses, with one address per slot and server.
  */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
@@ -23,7 +23,7 @@ const silent = createLog("gateway-test", "silent");
 
 export type Script = (name: string, type: string, question: Buffer) => Answer[] | Buffer | "silent" | number;
 
-/** A name server on UDP and TCP that does what its script says: records, bytes, nothing, or a code. */
+/** A name server. Its script returns records, a raw message, a response code, or "silent" for no answer. */
 export class TestNameServer {
   readonly asked: { name: string; type: string; id: number; port: number; transport: "udp" | "tcp" }[] = [];
   script: Script = () => 3;
@@ -77,7 +77,7 @@ export class TestNameServer {
   }
 }
 
-/** The node's end: takes calls and keeps them. */
+/** A node that records the gateway's calls. */
 export class TestNode {
   readonly pins: Pin[] = [];
   readonly flows: Flows[] = [];
@@ -107,7 +107,7 @@ export class TestNode {
   }
 }
 
-/** A server of the outside, or one that must never be reached: what it received, and what it says. */
+/** A TCP server outside, or one that must never be reached. Records what it received; `onBytes` answers. */
 export class TestServer {
   received = Buffer.alloc(0);
   connections = 0;
@@ -137,12 +137,12 @@ export interface World {
   names: TestNameServer;
   node: TestNode;
   egressLog: EgressLog;
-  /** Slots with a machine each, one after the other: `.10`, `.11`; `.12` is prepared for nobody. */
+  /** Host addresses of three slots: `.10` and `.11` have machines, `.12` is a slot without one. */
   hosts: [string, string, string];
   publicAddress: string;
-  /** In the ranges that nothing dials. */
+  /** An address in the forbidden ranges. */
   privateAddress: string;
-  /** Where the outside's servers listen instead of on 80 and 443. */
+  /** The ports that the servers outside listen on, in place of 80 and 443. */
   outside: { http: number; tls: number };
   apply(change: {
     first?: EgressRules;
@@ -150,12 +150,12 @@ export interface World {
     withoutFirst?: boolean;
     never?: string[];
   }): Promise<void>;
-  /** Lines of the egress log since the last call, the newest last, once they stand for at least so many events. */
+  /** Lines of the egress log since the last call, newest last. Resolves once they count at least this many events. */
   entries(atLeast?: number): Promise<EgressEntry[]>;
   close(): Promise<void>;
 }
 
-/** `prefix`: three numbers below 127, such as `127.31.1`. The ports are those of the outside's servers. */
+/** `prefix` is the first three numbers of a loopback address, such as `127.31.1`. */
 export async function startWorld(
   prefix: string,
   outside: { http: number; tls: number },

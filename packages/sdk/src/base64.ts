@@ -1,4 +1,6 @@
-/** Node's decoder is an order of magnitude faster; browsers have only `atob`. */
+/** Encodes and decodes base64 in Node and in browsers. */
+
+/** Uses `Buffer` in Node, which is an order of magnitude faster than `atob`; browsers have only `atob`. */
 export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   if (typeof Buffer !== "undefined") return Buffer.from(text, "base64");
   return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));

@@ -1,3 +1,4 @@
+/** `client.checkpoints`, the calls about checkpoints. */
 import type {
   Checkpoint,
   CheckpointCreate,
@@ -16,7 +17,7 @@ import {
   type Transport,
 } from "./transport.ts";
 
-/** Checkpoints: saved instants of sessions that stay until they are deleted. Reached as `client.checkpoints`. */
+/** Saved states of sessions, which are kept until they are deleted. Reached as `client.checkpoints`. */
 export class Checkpoints {
   readonly #transport: Transport;
 
@@ -25,8 +26,8 @@ export class Checkpoints {
   }
 
   /**
-   * Saves a session as it is at this instant: memory, processes and disk. A live session runs on, a paused one stays
-   * paused. The checkpoint is durable when the promise resolves, and outlives its session.
+   * Saves a session as it is at this instant: memory, processes and disk. A live session keeps running, a paused one
+   * stays paused. The checkpoint is durable when the promise resolves, and outlives its session.
    *
    * @example
    * const { checkpoint_id } = await client.checkpoints.create(sessionId, { name: "before-upgrade" });
@@ -47,7 +48,7 @@ export class Checkpoints {
   }
 
   /**
-   * Every checkpoint, also of sessions that have ended, newest first, fetched page by page.
+   * All checkpoints, including those of ended sessions, newest first, fetched page by page.
    *
    * @example
    * for await (const checkpoint of client.checkpoints.all()) console.log(checkpoint.checkpoint_id);
@@ -84,7 +85,7 @@ export class Checkpoints {
 
   /**
    * Starts a new session from a checkpoint. It is live when the promise resolves. A request whose answer was lost is
-   * not sent again: the session may exist.
+   * not repeated, since the session may exist.
    *
    * @example
    * const { session_id } = await client.checkpoints.start(checkpointId, { name: "second-try" });

@@ -1,3 +1,4 @@
+/** `Client`, through which programs reach the service. */
 import type {
   BatchExecRequest,
   BatchExecResult,
@@ -17,17 +18,17 @@ import { type CallOptions, type Fetch, getJson, postJson, type Transport } from 
 const DEFAULT_URL = "http://127.0.0.1:7400";
 const DEFAULT_RETRIES = 3;
 
-/** How to reach the service. */
+/** Options of a client. */
 export interface ClientOptions {
   /** Base URL, without `/v1`. Default: `http://127.0.0.1:7400`. */
   url?: string;
-  /** API key (`viv_…`), as read from a file: blanks and line ends around it are ignored. `health()` needs none. */
+  /** API key (`viv_…`). Blanks and line ends around it are ignored. Only `health()` works without a key. */
   apiKey?: string;
-  /** Most retries of one request, where the service asks for one or a retry is harmless. Default: 3. */
+  /** Retries of one request at most. Only requests that had no effect or are safe to repeat are retried. Default: 3. */
   retries?: number;
   /** Replaces the global `fetch`, for tests, proxies, or calls of more than five minutes (`@vivarium/sdk/long-fetch`). */
   fetch?: Fetch;
-  /** Replaces the waiting between retries and polls, for tests. */
+  /** Replaces the pause between retries and polls, for tests. */
   sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
 }
 
@@ -42,11 +43,11 @@ export interface ClientOptions {
  * console.log(stdout); // 42
  */
 export class Client {
-  /** Virtual machines that live across calls. */
+  /** Virtual machines that keep their state between calls. */
   readonly sessions: Sessions;
-  /** Saved instants of sessions. */
+  /** Saved states of sessions. */
   readonly checkpoints: Checkpoints;
-  /** Templates: starting points of sessions. */
+  /** Saved starting points of new sessions. */
   readonly templates: Templates;
   /** Settings for all sessions of the organisation. */
   readonly org: Org;
@@ -92,12 +93,12 @@ export class Client {
    * console.log(result.stdout, result.exit_code);
    */
   run(request: RunRequest, options: CallOptions = {}): Promise<RunResult> {
-    // Never sent twice: the code may have effects outside.
+    // Never sent twice: the code may have effects outside the virtual machine.
     return postJson(this.#transport, "/v1/sessions/exec", request, { ...options, repeatable: false });
   }
 
   /**
-   * Runs one command in up to 50 sessions at once. Each item of `results` is an outcome or an `error` with its `code`.
+   * Runs one command in up to 50 sessions at once. Each item of `results` is a result or an `error` with its `code`.
    *
    * @example
    * const { results } = await client.batchExec({ session_ids: [a, b], command: ["hostname"] });
@@ -107,7 +108,7 @@ export class Client {
   }
 
   /**
-   * Whether the service works, its version, and how sessions are isolated. Needs no key.
+   * Reports whether the service works, its version, and how sessions are isolated. Needs no key.
    *
    * @example
    * const { status, isolation } = await client.health();
@@ -131,7 +132,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** `fetch` would put a key that cannot be sent into its error message. */
+/** Throws for a key that cannot be a header. Hazard: `fetch` would put that key into its error message. */
 function readApiKey(key: string | undefined): string | undefined {
   const trimmed = key?.trim();
   if (trimmed === undefined || /^[\x20-\x7e]*$/.test(trimmed)) return trimmed;

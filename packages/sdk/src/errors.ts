@@ -1,6 +1,7 @@
+/** The errors of this package, made from the service's answers and from network failures. */
 import { ERROR_ALIASES, ERRORS, type ErrorCode, isErrorCode } from "@vivarium/contract/api/errors";
 
-/** Codes of failures without an HTTP answer. */
+/** Codes of failures that this client reports itself; the service's error answers have other codes. */
 export type ClientErrorCode =
   /** Nothing listens at the URL. */
   | "connection_refused"
@@ -39,9 +40,9 @@ export type ClientErrorCode =
  */
 export class VivariumError extends Error {
   override readonly name = "VivariumError";
-  /** A code of the interface, one of the codes above for network failures, or a newer code. */
+  /** A code of the API, a `ClientErrorCode`, or a code of a newer service. */
   readonly code: ErrorCode | ClientErrorCode | (string & {});
-  /** HTTP status; 0 when there was no answer. */
+  /** HTTP status of the answer; 0 without one. Some errors that this client raises itself have 400. */
   readonly status: number;
   /** Whether the same request may succeed later without any change. */
   readonly retryable: boolean;
@@ -64,7 +65,7 @@ export class VivariumError extends Error {
   }
 }
 
-/** The error for a non-2xx answer. Anything but our envelope (a proxy's page, say) becomes the fallback code `error`. */
+/** The error for a non-2xx answer. An answer that is not the service's (a proxy's page, say) gets the code `error`. */
 export async function errorFromResponse(
   response: Pick<Response, "status" | "headers" | "text">,
 ): Promise<VivariumError> {
@@ -75,7 +76,7 @@ export async function errorFromResponse(
   return new VivariumError(code, message, { status: response.status, retryable, retryAfterS, requestId });
 }
 
-/** The error for a request that got no answer at all. */
+/** The error for a request that got no answer, or only a part. */
 export function errorFromNetwork(cause: unknown, url: string): VivariumError {
   const reasons = systemCodes(cause);
   if (reasons.includes("ECONNREFUSED")) {
@@ -86,8 +87,8 @@ export function errorFromNetwork(cause: unknown, url: string): VivariumError {
 }
 
 /**
- * The server sends Retry-After only where a retry makes sense. An answer whose code is usually retryable lacks the
- * header when waiting cannot help. A known code that never is retryable wins over a proxy's header.
+ * The service sends Retry-After only where a retry makes sense: a code that is usually retryable comes without it when
+ * waiting cannot help. With a known code that is never retryable, a proxy's Retry-After is ignored.
  */
 function isRetryable(code: string, retryAfterS: number | undefined): boolean {
   if (retryAfterS === undefined) return false;
@@ -113,7 +114,7 @@ function parseRetryAfter(header: string | null): number | undefined {
   return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
-/** Node wraps the system error once or twice, and an AggregateError contains one per address tried. */
+/** Codes such as ECONNREFUSED: Node nests system errors as causes, and in an AggregateError one per address tried. */
 function systemCodes(error: unknown): string[] {
   if (typeof error !== "object" || error === null) return [];
   const own = "code" in error && typeof error.code === "string" ? [error.code] : [];

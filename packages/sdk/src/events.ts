@@ -1,9 +1,10 @@
+/** `client.events`, which follows and lists the organisation's events. */
 import type { Event, EventList } from "@vivarium/contract/api";
 import { followEvents } from "./follow-events.ts";
 import { paginate } from "./paginator.ts";
 import { type CallOptions, getJson, type Transport } from "./transport.ts";
 
-/** Filter of events; without one, all events of the organisation. */
+/** Filter of events; without a filter, all events of the organisation. */
 export interface EventFilter {
   /** Types such as `session.paused`, or groups such as `session.*`. */
   types?: readonly string[];
@@ -22,11 +23,11 @@ export class Events {
   }
 
   /**
-   * Each event as it happens, from now on; with `after`, later events are replayed first. A broken connection is made
-   * again without a time limit and resumes after the last event; only a refusal (a revoked key, say) ends the loop with
-   * an error. An event may come twice: compare the `id`. When `after`, or the last event before a long break, is no
-   * longer stored, an event of the type `stream.gap` comes first, and then all stored events. Without a signal the loop
-   * ends by `break`.
+   * Yields each event as it happens; with `after`, the stored events after it come first. A broken connection is made
+   * again without a time limit and resumes after the last event. The loop ends with an error only when the first
+   * connection fails or the service refuses (a revoked key, say); else it ends by the signal or by `break`. An event
+   * may come twice: compare the `id`. When the event to resume after is no longer stored, an event of the type `stream.gap`
+   * comes first, and then all stored events.
    *
    * @example
    * for await (const { type, session_id } of client.events.follow({ types: ["session.*"] })) console.log(type, session_id);
@@ -36,7 +37,7 @@ export class Events {
   }
 
   /**
-   * The stored events, of the last 7 days, oldest first, fetched page by page.
+   * The stored events of the last 7 days, oldest first, fetched page by page.
    *
    * @example
    * for await (const { created_at, type } of client.events.list({ sessionId })) console.log(created_at, type);

@@ -1,16 +1,17 @@
+/** Runs commands in a session, with the output at the end or as a stream. */
 import type { ExecExit, ExecRequest, ExecResult } from "@vivarium/contract/api";
 import { decodeBase64 } from "./base64.ts";
 import { readItems } from "./read-items.ts";
 import type { ServerSentEvent } from "./sse.ts";
 import { type CallOptions, postJson, sessionPath, type Transport } from "./transport.ts";
 
-/** Events of a streamed exec: raw output as it is produced, then exactly one `exit`. */
+/** Events of a streamed command: output bytes as they are produced, then exactly one `exit`. */
 export type ExecEvent =
   | { type: "stdout"; data: Uint8Array }
   | { type: "stderr"; data: Uint8Array }
   | { type: "exit"; data: ExecExit };
 
-/** Runs a command to its end. A broken connection does not stop the command, and it is never sent twice. */
+/** Runs a command to its end. A broken connection does not stop the command. The request is never sent twice. */
 export function execBuffered(
   transport: Transport,
   sessionId: string,

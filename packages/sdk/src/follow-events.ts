@@ -1,18 +1,19 @@
+/** Follows the stream of events across broken connections. */
 import type { Event } from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
 import { readEvents } from "./sse.ts";
 import { type CallOptions, send, type Transport } from "./transport.ts";
 
-/** The service sends a sign of life every 15 s; a connection that is silent for this long counts as lost. */
+/** A connection that is silent for this long counts as lost: the service sends a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
 
 type Query = Record<string, string | undefined>;
-/** The position of the stream: the id to resume after. */
+/** The id of the last event received, which the next connection resumes after. */
 type Position = { id: string | undefined };
 
-/** One connection after the other, each from the last event of the one before. */
+/** Makes one connection after the other. Each resumes after the last event of the one before. */
 export async function* followEvents(
   transport: Transport,
   { query, after }: { query: Query; after: string | undefined },
@@ -36,7 +37,7 @@ export async function* followEvents(
   }
 }
 
-/** The stream was open and has ended. */
+/** The error for a stream that was open and broke. */
 class BrokenOff extends Error {}
 
 async function* connectOnce(
@@ -64,10 +65,10 @@ async function* connectOnce(
     const message = `${transport.url} took the connection and did not answer for ${SILENCE_MS / 1000} s`;
     throw new VivariumError("connection_failed", message, { retryable: true, cause });
   });
-  const isAt = (id: string) => {
+  const onId = (id: string) => {
     position.id = id;
   };
-  const events = readEvents(watched(response.body ?? [], silence), isAt);
+  const events = readEvents(watched(response.body ?? [], silence), onId);
   try {
     for (;;) {
       const next = await events.next().catch((cause: unknown) => {
@@ -80,17 +81,17 @@ async function* connectOnce(
     // Also runs when the caller leaves the loop over the events.
     silence.abort();
     silence.end();
-    // Ends the reader and its timer, which would keep the program from ending. The reader rejects because of the abort.
+    // Ends the reader, whose timer would keep the program from ending. It rejects because of the abort.
     void events.return(undefined).catch(() => undefined);
   }
 }
 
-/** Aborts after too much silence: no answer, or no bytes of one. */
+/** A timer that aborts a request when no answer or no bytes of it come for `SILENCE_MS`. */
 class Silence {
   readonly #over = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Each attempt has its own silence timer; a wait that the service asked for between attempts does not count. */
+  /** Wraps a transport so that the timer restarts with each attempt and does not run during pauses between attempts. */
   over(transport: Transport): Transport {
     return {
       ...transport,
@@ -138,7 +139,7 @@ async function* watched(
   }
 }
 
-/** No answer, or a fault of the server: the next connection may succeed. */
+/** Whether the next connection may succeed: there was no answer, a rate limit, or a fault of the server. */
 function isPassing(error: unknown): boolean {
   if (!(error instanceof VivariumError)) return error instanceof BrokenOff;
   return error.status === 0 || error.status === 429 || error.status >= 500;

@@ -1,3 +1,4 @@
+/** The public names of `@vivarium/sdk`. */
 export type {
   BatchExecRequest,
   BatchExecResult,

@@ -1,6 +1,6 @@
 /**
- * `fetch` over `node:http`. Node's own `fetch` gives up when no header arrives for five minutes, but a buffered command
- * may take an hour. Pass it as `new Client({ fetch: longFetch })`.
+ * `longFetch`, a `fetch` over `node:http` without a time limit. Node's `fetch` gives up when no header arrives for five
+ * minutes, but a command without streaming may take an hour. Used as `new Client({ fetch: longFetch })`.
  */
 import { lookup } from "node:dns";
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
@@ -22,7 +22,7 @@ export const longFetch: Fetch = (url, init) =>
       try {
         resolve(toResponse(message));
       } catch (cause) {
-        // A status that no Response can have.
+        // `Response` throws for a status outside 200 to 599.
         message.destroy();
         reject(cause);
       }
@@ -32,11 +32,11 @@ export const longFetch: Fetch = (url, init) =>
     else sendBody(request, body);
   });
 
-/** Names below `localhost` are this machine (RFC 6761), which not every system's resolver knows. */
+/** Resolves names below `localhost` to this machine (RFC 6761); not every system's resolver does. */
 const lookupName: LookupFunction = (name, options, done) =>
   lookup(name.endsWith(".localhost") ? "localhost" : name, options, done);
 
-/** Reads the source only as fast as the connection takes it. A source that fails aborts the request. */
+/** Sends the body with back-pressure. A source that fails aborts the request. */
 function sendBody(
   request: ClientRequest,
   body: Exclude<Parameters<Fetch>[1]["body"], string | undefined>,

@@ -1,3 +1,4 @@
+/** `client.org`, the settings of the organisation. */
 import type { OrgEgressCap, OrgEgressCapPut } from "@vivarium/contract/api";
 import { type CallOptions, getJson, sendJson, type Transport } from "./transport.ts";
 
@@ -5,7 +6,7 @@ const CAP_PATH = "/v1/org/egress-cap";
 
 /** Settings for all sessions of the organisation that the key belongs to. Reached as `client.org`. */
 export class Org {
-  /** How much all sessions may send in a day. */
+  /** Daily egress cap of all sessions together. */
   readonly cap: OrgCap;
 
   constructor(transport: Transport) {
@@ -13,7 +14,7 @@ export class Org {
   }
 }
 
-/** How much all sessions of the organisation may send in a day. Reached as `client.org.cap`. */
+/** Daily egress cap of all sessions of the organisation together. Reached as `client.org.cap`. */
 export class OrgCap {
   readonly #transport: Transport;
 
@@ -22,8 +23,8 @@ export class OrgCap {
   }
 
   /**
-   * The cap in force (0: none), whether the organisation chose it (`override`), and the bytes its sessions sent on the
-   * UTC day `date`.
+   * The cap in force in bytes (0 means no cap), whether the organisation chose it (`override`), and the bytes that its
+   * sessions sent on the UTC day `date`.
    *
    * @example
    * const { cap_bytes, today_bytes } = await client.org.cap.get();
@@ -33,9 +34,9 @@ export class OrgCap {
   }
 
   /**
-   * Sets the cap; 0: none, `null`: the operator's default. Over the cap every live session is paused within seconds,
-   * and calls that would start or wake one are refused with `egress_capped`, until 00:00 UTC or a higher cap.
-   * `forbidden` with a key of one project, `validation` over the operator's limit.
+   * Sets the daily cap in bytes; 0 removes it, `null` returns to the operator's default. Over the cap, sessions are
+   * paused within seconds, and calls that would start or wake one are refused with `egress_capped`, until 00:00 UTC or a
+   * higher cap. Rejects with `forbidden` for a key of one project, `validation` over the operator's limit.
    *
    * @example
    * await client.org.cap.set(100 * 1024 ** 3);

@@ -1,4 +1,4 @@
-/** Every item of a list that comes in pages, fetched as the loop asks for them. */
+/** Yields every item of a list, and fetches each page when the loop reaches it. */
 export async function* paginate<Name extends string, Item>(
   items: Name,
   fetchPage: (cursor: string | undefined) => Promise<Record<Name, Item[]> & { next_cursor?: string }>,

@@ -1,3 +1,4 @@
+/** `session.processes`, the named processes of a session. */
 import type { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
 import { decodeBase64 } from "./base64.ts";
 import { VivariumError } from "./errors.ts";
@@ -11,7 +12,7 @@ export interface LogChunk {
   data: Uint8Array;
 }
 
-/** A longer timer fires at once. No session is live for these 24 days, so every log ends before. */
+/** The longest timer, 24.8 days: a longer one fires at once. No session is live that long, so every log ends before. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
@@ -29,9 +30,9 @@ export class Processes {
   }
 
   /**
-   * Starts a command under a name: 1 to 63 of a-z, 0-9 and hyphens. `keep_alive` keeps the session from pausing while it
-   * runs. `conflict` when a running process has the name, or 32 are running. A command that cannot be spawned is a
-   * result: `exited` with 127 or 126.
+   * Starts a command under a name of 1 to 63 characters (a-z, 0-9, hyphens). `keep_alive` keeps the session from
+   * pausing while the command runs. Rejects with `conflict` when a running process has the name, or 32 are running. A
+   * command that cannot be spawned is a result, `exited` with 127 or 126.
    *
    * @example
    * await session.processes.start({ name: "web", command: ["python3", "-m", "http.server"] });
@@ -51,7 +52,7 @@ export class Processes {
   }
 
   /**
-   * One process. An exited one has `exit_code` (128 + the signal that killed it) and `ended_at`.
+   * One process. An exited process has `ended_at` and `exit_code` (128 + the signal, if a signal killed it).
    *
    * @example
    * const { state } = await session.processes.get("web");
@@ -73,7 +74,7 @@ export class Processes {
   }
 
   /**
-   * The last 4 MiB of each output stream; one that is not UTF-8 comes in base64 (`stdout_encoding`, `stderr_encoding`).
+   * The last 4 MiB of each output stream; in base64 if that is not UTF-8 (`stdout_encoding`, `stderr_encoding`).
    *
    * @example
    * const { stdout } = await session.processes.logs("web");
@@ -83,9 +84,9 @@ export class Processes {
   }
 
   /**
-   * The kept output (10 MiB a stream), then new output, until the process has exited. Throws `log_failed` when the
-   * session is paused or destroyed meanwhile, `stream_interrupted` when the connection breaks. Leaving the loop does
-   * not affect the process.
+   * Yields the stored output (10 MiB of each stream), then new output, until the process has exited. Throws
+   * `log_failed` when the session is paused or destroyed meanwhile, `stream_interrupted` when the connection breaks.
+   * Leaving the loop does not affect the process.
    *
    * @example
    * for await (const { stream, data } of session.processes.followLogs("web")) process[stream].write(data);
@@ -106,8 +107,8 @@ export class Processes {
   }
 
   /**
-   * Resolves when the process has exited and its output has ended, by following its log. Rejects with `wait_timeout`
-   * after `timeoutMs` (default: no limit), and as `followLogs` does.
+   * Resolves when the process has exited and its output has ended. Rejects with `wait_timeout` after `timeoutMs`
+   * (default: no limit), and as `followLogs` does.
    *
    * @example
    * const { exit_code } = await session.processes.waitForExit("build", { timeoutMs: 600_000 });

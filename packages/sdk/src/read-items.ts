@@ -1,18 +1,18 @@
-/** Streams of events that have an end of their own: without it, or after a break, they reject. */
+/** Reads streams whose last event marks their end. A stream that ends without that event, or breaks, throws. */
 import { type ClientErrorCode, errorFromNetwork, VivariumError } from "./errors.ts";
 import { readEvents, type ServerSentEvent } from "./sse.ts";
 import { type Call, send, type Transport } from "./transport.ts";
 
 interface Format<Item> {
-  /** Undefined for events of other types, which are skipped. */
+  /** Converts an event; undefined skips it. */
   toItem: (event: ServerSentEvent) => Item | undefined;
-  /** The type of the last event. */
+  /** The type of the event that ends the stream. */
   last: string;
-  /** The code of the error that an `error` event is. */
+  /** The error code for an `error` event. */
   failure: ClientErrorCode;
-  /** The message of the error for a stream that broke. */
+  /** The error message for a stream that broke. */
   broken: string;
-  /** Whether a broken stream may be asked for again. */
+  /** Whether a broken stream may be requested again. */
   retryable?: boolean;
 }
 

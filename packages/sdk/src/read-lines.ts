@@ -1,8 +1,8 @@
 const NEWLINE = 10;
 
 /**
- * The lines of a byte stream as text, without their ends; an unfinished last line is dropped. A line of more than
- * `maxBytes` is refused.
+ * Yields the lines of a byte stream as text without line ends. An unfinished last line is dropped. Throws when an
+ * unfinished line exceeds `maxBytes`.
  */
 export async function* readLines(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,

@@ -1,16 +1,16 @@
+/** Decides whether and when a failed request is sent again. */
 import type { VivariumError } from "./errors.ts";
 
-/** Longer pauses than this are the caller's decision, not ours. */
+/** The longest Retry-After, in seconds, that is waited for. A longer one is left to the caller. */
 const LONGEST_WAIT_S = 60;
 const FIRST_BACKOFF_MS = 200;
 const PROXY_STATUSES = [502, 503, 504];
 
 /**
- * Milliseconds to wait before sending the same request again, or undefined when it must not be sent again.
+ * Milliseconds to wait before sending the same request again; undefined when it must not be sent again.
  *
- * A retryable code with Retry-After promises that nothing has started, so every request may be repeated. Without an
- * answer, or with a proxy's own 5xx and any Retry-After, the request may have been carried out: only repeatable
- * requests are sent again.
+ * A retryable code of the service with Retry-After promises that nothing has started, so any request may be repeated.
+ * Without an answer, or with a proxy's 5xx, the request may have been carried out: it must be repeatable.
  */
 export function retryDelayMs(
   error: VivariumError,
@@ -24,12 +24,12 @@ export function retryDelayMs(
   return request.repeatable && isUnanswered ? FIRST_BACKOFF_MS * 2 ** attempt : undefined;
 }
 
-/** The request may have been carried out, but no answer came. */
+/** Whether the request may have been carried out although its answer did not arrive. */
 export function wasAnswerLost(error: VivariumError): boolean {
   return error.code === "connection_failed" || (isOfProxy(error) && PROXY_STATUSES.includes(error.status));
 }
 
-/** A fault that the service has not reported itself. */
+/** Whether a 5xx comes from a proxy: it lacks the service's error code. */
 function isOfProxy({ code, status }: VivariumError): boolean {
   return code === "error" && status >= 500;
 }

@@ -1,3 +1,4 @@
+/** `client.session(id)`, the work inside one session. */
 import type { Duplex } from "node:stream";
 import type { ExecRequest, ExecResult, Exposed } from "@vivarium/contract/api";
 import { CodeContext, type CodeContextOptions, type RunCodeOptions } from "./code/code-context.ts";
@@ -19,8 +20,8 @@ import type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 /**
- * Work inside one session. Made by `client.session(id)` without a request; `client.sessions` handles its record and its
- * life. Every call waits for a session that is being created, and wakes one that is paused, unless its own description
+ * Work inside one session, made by `client.session(id)` without a request. `client.sessions` creates, pauses and ends
+ * sessions. Every call waits for a session that is being created and wakes a paused session, unless its description
  * says otherwise.
  *
  * @example
@@ -37,7 +38,7 @@ export class Session {
   readonly processes: Processes;
   /** Egress policy and egress log of the session. */
   readonly egress: Egress;
-  /** How much the session may send in a day. */
+  /** Daily egress cap of the session. */
   readonly cap: Cap;
   readonly #transport: Transport;
   #defaultContext: CodeContext | undefined;
@@ -51,20 +52,19 @@ export class Session {
     this.cap = new Cap(transport, id);
   }
 
-  /** `client.sessions.exec` of this session. */
+  /** Runs a command in this session, as `client.sessions.exec` does. */
   exec(request: ExecRequest, options: CallOptions = {}): Promise<ExecResult> {
     return execBuffered(this.#transport, this.id, request, options);
   }
 
-  /** `client.sessions.execStream` of this session. */
+  /** Streams a command in this session, as `client.sessions.execStream` does. */
   execStream(request: ExecRequest, options: CallOptions = {}): AsyncGenerator<ExecEvent, void, void> {
     return execStream(this.#transport, this.id, request, options);
   }
 
   /**
-   * Opens a terminal (docs/spec/terminals.md; in Node). A refusal before it opens is a VivariumError: `rate_limited`
-   * over 16 terminals, `session_unavailable` when the session does not wake in 25 s. Aborting the signal ends the
-   * terminal.
+   * Opens a terminal (docs/spec/terminals.md; in Node). Rejects with `rate_limited` over 16 terminals, and with
+   * `session_unavailable` when the session does not wake in 25 s. Aborting the signal ends the terminal.
    *
    * @example
    * const terminal = await session.terminal({ rows: 40, cols: 120 });
@@ -76,8 +76,8 @@ export class Session {
   }
 
   /**
-   * Opens a tunnel to the session's SSH server (in Node): a Duplex of the bytes of the SSH protocol, which is
-   * destroyed with `disconnected` when the service ends it, and with the signal's reason when that is aborted.
+   * Opens a tunnel to the session's SSH server (in Node): a Duplex of the SSH protocol's bytes. It is destroyed with
+   * `disconnected` when the service ends it, and with the signal's reason when the signal is aborted.
    *
    * @example
    * const tunnel = await session.tunnel();
@@ -89,10 +89,10 @@ export class Session {
   }
 
   /**
-   * Makes a port reachable from outside, or changes how (docs/spec/network.md). The program must listen on 0.0.0.0.
-   * With the settings that the port has already, nothing changes and a paused session stays paused. `auth_token` is
-   * returned once, by the call that made it; `conflict` over 32 ports. Retried when its answer was lost: the retry then
-   * returns `unchanged`, without an `auth_token`; `rotate` makes a new one.
+   * Makes a port reachable from outside, or changes its settings (docs/spec/network.md). The program must listen on
+   * 0.0.0.0. If the port has these settings already, nothing changes and a paused session stays paused. `auth_token` is
+   * returned only by the call that made it. A call whose answer was lost is repeated, and then returns `unchanged`
+   * without an `auth_token`; `rotate` makes a new one. Rejects with `conflict` over 32 ports.
    *
    * @example
    * const { preview_url } = await session.expose(8000);
@@ -103,8 +103,8 @@ export class Session {
   }
 
   /**
-   * Closes a port: its URL, its tokens and its open connections are dead when the promise resolves. Resolves to whether
-   * it was exposed. Wakes nothing.
+   * Closes a port: its URL, its tokens and its open connections are invalid when the promise resolves. Resolves to
+   * whether the port was exposed. Does not wake the session.
    *
    * @example
    * await session.unexpose(8000);
@@ -114,9 +114,9 @@ export class Session {
   }
 
   /**
-   * A `fetch` to a port, with its token, or its bearer token, attached (in Node). An exposed port stays as it is; any
-   * other port is exposed as by `expose(port)`. A port with bearer needs `authToken`, else this rejects with
-   * `bearer_unknown`.
+   * Resolves to a `fetch` for a port that sends the port's tokens (in Node). An exposed port keeps its settings, except
+   * that a login URL is removed unless it is given; any other port is exposed as by `expose(port)`. Rejects with
+   * `bearer_unknown` when the port has `auth: "bearer"` and `authToken` is missing.
    *
    * @example
    * const preview = await session.preview(8000);
@@ -127,9 +127,9 @@ export class Session {
   }
 
   /**
-   * Runs Python in a lasting process of the session (in Node), as a notebook does: variables stay, the last
-   * expression's value and plots are `results`. In `context`, or in one that all calls without a context share. Further
-   * options, errors and limits are those of `CodeContext.run`.
+   * Runs Python in a process of the session that stays (in Node), as a notebook does: variables are kept, and the last
+   * expression's value and plots are `results`. The code runs in `context`; calls without one share the context
+   * `default`. Other options, errors and limits are those of `CodeContext.run`.
    *
    * @example
    * await session.runCode("import math; r = 2");
@@ -146,8 +146,8 @@ export class Session {
   }
 
   /**
-   * A context of its own for `runCode`. Sends no request: its process is started by the first run. The same name is the
-   * same context, also in another program, and in a fork of the session.
+   * Makes a context for `runCode`. Sends no request: its process is started by the first run. The same name is the same
+   * context, also for another program. A fork of the session has a copy of it.
    *
    * @example
    * const context = session.createCodeContext({ cwd: "/workspace/project" });

@@ -1,3 +1,4 @@
+/** `client.sessions`, which creates, lists, pauses, forks and ends sessions. */
 import type {
   EndReason,
   ExecRequest,
@@ -27,7 +28,7 @@ const WAIT_TIMEOUT_MS = 5 * 60_000;
 const FIRST_POLL_MS = 50;
 const SLOWEST_POLL_MS = 1000;
 
-/** Sessions: virtual machines that keep their state between calls. Reached as `client.sessions`. */
+/** Virtual machines that keep their state between calls. Reached as `client.sessions`. */
 export class Sessions {
   readonly #transport: Transport;
 
@@ -36,11 +37,11 @@ export class Sessions {
   }
 
   /**
-   * Creates a session. The call returns at once, usually with `state: "creating"`; a command sent to it waits until it
-   * is live. A repeated request after a broken connection never makes a second session.
+   * Creates a session. Returns at once, usually with `state: "creating"`; a command sent to the session waits until it
+   * is live. A retry after a broken connection never creates a second session.
    *
-   * It starts from a `template` or `from_checkpoint`; `idle_timeout_ms` pauses it after a while without activity,
-   * `paused_ttl_ms` ends it when it was paused that long, `max_lifetime_ms` bounds its life.
+   * The session starts from a `template` or `from_checkpoint`. `idle_timeout_ms` pauses it after that long without
+   * activity, `paused_ttl_ms` ends it after that long in pause, `max_lifetime_ms` limits its lifetime.
    *
    * @example
    * const session = await client.sessions.create({ size: "small", idle_timeout_ms: 60_000 });
@@ -108,8 +109,8 @@ export class Sessions {
 
   /**
    * Saves a session with its memory and processes and stops its machine; everything is durable when the promise
-   * resolves. The next command wakes it, as does `resume`, or the clock at `wakeAt` (at most 90 days ahead). Pausing a
-   * paused session replaces its `wakeAt`, or clears it.
+   * resolves. The next command, `resume`, or the time `wakeAt` (at most 90 days ahead) wakes it. Pausing a paused
+   * session replaces its `wakeAt`, or clears it.
    *
    * @example
    * await client.sessions.pause(sessionId, { wakeAt: new Date(Date.now() + 3_600_000) });
@@ -125,8 +126,8 @@ export class Sessions {
   }
 
   /**
-   * Wakes a paused session; it is live when the promise resolves. Does nothing to a live one. Commands wake a session
-   * by themselves, so this is for waking it ahead of them.
+   * Wakes a paused session, which is live when the promise resolves. Does nothing to a live session. Commands wake a
+   * session themselves; this call wakes it earlier.
    *
    * @example
    * const { state } = await client.sessions.resume(sessionId); // "live"
@@ -137,8 +138,8 @@ export class Sessions {
 
   /**
    * Makes `count` new sessions (default: 1) from this one's memory, processes and disk at one instant. All are live
-   * when the promise resolves, or none exists. The parent keeps running unchanged. A request whose answer was lost is
-   * not sent again: the children may exist.
+   * when the promise resolves; if it rejects, no child exists, unless the answer was lost. Then the children may exist,
+   * and the request is not repeated. The parent keeps running unchanged.
    *
    * @example
    * const { children } = await client.sessions.fork(sessionId, { count: 4 });
@@ -148,8 +149,8 @@ export class Sessions {
   }
 
   /**
-   * Takes a session back to one of its checkpoints, or to the one that it was started from, by id or by name. Memory,
-   * processes and disk are replaced, id and settings stay. It is live when the promise resolves.
+   * Returns a session to one of its checkpoints, or to the checkpoint it was started from, by id or name. Memory,
+   * processes and disk are replaced; id and settings stay. The session is live when the promise resolves.
    *
    * @example
    * await client.sessions.restore(sessionId, "before-upgrade");
@@ -170,7 +171,7 @@ export class Sessions {
   }
 
   /**
-   * Runs a command and yields its output as it is produced, without a cap; the last event is `exit`. Leaving the loop
+   * Runs a command and yields its output as it is produced, of any size; the last event is `exit`. Leaving the loop
    * kills the command.
    *
    * @example
@@ -188,8 +189,8 @@ export class Sessions {
   }
 
   /**
-   * Waits while the session is `creating`. Rejects with `session_failed` when provisioning failed and with
-   * `wait_timeout` when it takes too long (default: 5 minutes).
+   * Resolves to the session's record when it is no longer `creating`. Rejects with `session_failed` when it could not
+   * start, and with `wait_timeout` after `timeoutMs` (default: 5 minutes).
    *
    * @example
    * const session = await client.sessions.create();

@@ -1,18 +1,18 @@
+/** Reads the events of a `text/event-stream`. */
 import { readLines } from "./read-lines.ts";
 
-/** One event of a `text/event-stream`. */
 export interface ServerSentEvent {
   event: string;
   data: string;
 }
 
 /**
- * Events of a byte stream, however its chunks are cut. Comments and unknown fields are skipped. `isAt` is called with
- * the id of each block that has one, also of a block without data, which is not an event.
+ * Yields the events of a byte stream. Comments and unknown fields are skipped. `onId` is called with each id, also with
+ * the id of a block without data, which is not an event.
  */
 export async function* readEvents(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  isAt?: (id: string) => void,
+  onId?: (id: string) => void,
 ): AsyncGenerator<ServerSentEvent> {
   let event = "message";
   let data: string[] = [];
@@ -20,8 +20,8 @@ export async function* readEvents(
   for await (const ended of readLines(body)) {
     const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended;
     if (line === "") {
-      // Called before the event is yielded: a caller that leaves the loop over it has received it.
-      if (id !== undefined) isAt?.(id);
+      // Called before the event is yielded: a caller that leaves the loop at this event has received it.
+      if (id !== undefined) onId?.(id);
       if (data.length > 0) yield { event, data: data.join("\n") };
       event = "message";
       data = [];

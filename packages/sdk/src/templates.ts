@@ -1,3 +1,4 @@
+/** `client.templates`, the calls about templates. */
 import type { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
 import {
   type CallOptions,
@@ -9,7 +10,7 @@ import {
   type Transport,
 } from "./transport.ts";
 
-/** Templates: starting points of sessions. Reached as `client.templates`. */
+/** Saved starting points of new sessions. Reached as `client.templates`. */
 export class Templates {
   readonly #transport: Transport;
 
@@ -18,8 +19,8 @@ export class Templates {
   }
 
   /**
-   * Saves a live or paused session as a template of your own. Under a name that exists already this adds a version.
-   * Memory is saved as well, unless the session has secrets (`memory` is then false).
+   * Saves a live or paused session as a template of your own. If the name exists, this adds a version. Memory is saved
+   * too, unless the session has secrets (`memory` is false then).
    *
    * @example
    * await client.templates.save(sessionId, { name: "with-tools" });
@@ -31,7 +32,7 @@ export class Templates {
   }
 
   /**
-   * Official templates, then your own, by name.
+   * Official templates, then your own, each sorted by name.
    *
    * @example
    * const { templates } = await client.templates.list();
@@ -51,8 +52,8 @@ export class Templates {
   }
 
   /**
-   * Deletes a template of your own, or with `name@version` one of its versions. Sessions and checkpoints made from it
-   * are not affected.
+   * Deletes a template of your own, or with `name@version` one of its versions. Sessions and checkpoints that were made
+   * from it are not affected.
    *
    * @example
    * await client.templates.delete("with-tools@1");

@@ -1,25 +1,26 @@
+/** Sends requests to the service and retries them where that is safe. */
 import { errorFromNetwork, errorFromResponse, VivariumError } from "./errors.ts";
 import { retryDelayMs, wasAnswerLost } from "./retry.ts";
 
-/** The part of `fetch` that is used here; the global one fits. */
+/** The part of `fetch` that this package uses. The global `fetch` has this type. */
 export type Fetch = (
   url: string,
   init: {
     method: string;
     headers: Record<string, string>;
     body?: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
-    /** Set with a streamed body. */
+    /** Required by `fetch` for a streamed body. */
     duplex?: "half";
     signal?: AbortSignal;
   },
 ) => Promise<Response>;
 
-/** How requests reach the service. */
+/** The settings that all calls of one client share. */
 export interface Transport {
   readonly url: string;
   readonly apiKey: string | undefined;
   readonly fetch: Fetch;
-  /** How often one request is sent again at most. */
+  /** Retries of one request at most. */
   readonly retries: number;
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
 }
@@ -36,15 +37,15 @@ export interface TimedOptions extends CallOptions {
   timing?: boolean;
 }
 
-/** A body that is sent as it is. */
+/** A request body that is sent as bytes, not as JSON. */
 export interface RawBody {
-  /** For one attempt. */
+  /** Returns the body for one attempt. */
   open(): Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
-  /** The body is unread so far, or can be read again. */
+  /** Whether `open` returns the whole body: nothing was read yet, or the source can be read again. */
   readonly canBeSent: boolean;
 }
 
-/** An id or a name like one of these would change the path, and no encoding prevents that. */
+/** Ids or names that would change the path: URL parsers resolve them even when they are percent-encoded. */
 const DOT_SEGMENTS = [".", ".."];
 
 type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
@@ -57,13 +58,13 @@ export interface Call extends CallOptions {
   body?: unknown;
   raw?: RawBody;
   headers?: Record<string, string>;
-  /** Sending it twice has the same effect as sending it once. */
+  /** Whether sending the request twice has the same effect as sending it once. */
   repeatable: boolean;
-  /** A delete: repeating it is safe. */
+  /** For deletes: `not_found` after an attempt whose answer was lost counts as success. */
   isDoneWhenGone?: boolean;
 }
 
-/** The path of a session, and of what is below it. */
+/** The path of a session's record, or of `below` under it. */
 export function sessionPath(sessionId: string, below = ""): string {
   return `/v1/sessions/${encodeURIComponent(sessionId)}${below}`;
 }
@@ -86,7 +87,7 @@ export function postJson<T>(
   return sendJson(transport, { method: "POST", path, query: { timing }, body, headers, repeatable, signal });
 }
 
-/** Repeated when its answer was lost: that nothing is there any more then counts as done. */
+/** Is repeated when its answer was lost. `not_found` then counts as success. */
 export async function sendDelete(
   transport: Transport,
   path: string,
@@ -96,17 +97,17 @@ export async function sendDelete(
   await send(transport, { method: "DELETE", path, query, repeatable: true, isDoneWhenGone: true, signal });
 }
 
-/** Sends a request, again where that is safe, and returns the 2xx answer. */
+/** Sends a request, with retries where they are safe. Resolves to the 2xx answer; rejects for any other. */
 export function send(transport: Transport, call: Call): Promise<Response> {
   return sendAndTake(transport, call, async (response) => response);
 }
 
-/** Like `send`, and reads the JSON body. */
+/** Sends a request as `send` does, and resolves to its JSON body. */
 export function sendJson<T>(transport: Transport, call: Call): Promise<T> {
   return sendAndTake(transport, call, (response) => readJson<T>(transport, call, response));
 }
 
-/** The body belongs to the answer: an answer that breaks off counts as missing. */
+/** `take` reads the body within an attempt, so an answer that breaks off is retried like a missing answer. */
 async function sendAndTake<T>(
   transport: Transport,
   call: Call,
@@ -115,7 +116,7 @@ async function sendAndTake<T>(
   let isAnswerLost = false;
   for (let attempt = 0; ; attempt++) {
     const answer = await sendOnce(transport, call);
-    // A retry finds nothing: the attempt whose answer was lost has deleted it.
+    // The attempt whose answer was lost has probably deleted it.
     const isGone = answer instanceof VivariumError && answer.code === "not_found";
     const response =
       isGone && isAnswerLost && call.isDoneWhenGone ? new Response(null, { status: 204 }) : answer;
@@ -145,7 +146,7 @@ async function readJson<T>(transport: Transport, call: Call, response: Response)
 }
 
 async function sendOnce(transport: Transport, call: Call): Promise<Response | VivariumError> {
-  // Outside the `try`: a request that cannot be sent at all is not a network failure, and is not retried.
+  // Outside the `try`: an error about the request itself is not a network failure, and is not retried.
   const url = buildUrl(transport.url, call);
   const { method, signal } = call;
   const init = { method, headers: buildHeaders(transport, call), ...buildBody(call), signal };

@@ -1,6 +1,6 @@
 /**
- * A session whose guest is a temporary directory of this host: files are written there, commands and processes are run
- * as they are, with the guest's directories replaced. Implements only the calls that code contexts need.
+ * A test server for code contexts, whose guest is a temporary directory of this host. Files are written there; commands
+ * and processes run on this host, with the guest's paths replaced. Implements only the calls that code contexts need.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -64,8 +64,8 @@ async function write(files: { path: string; content: string }[], inGuest: (path:
   for (const { path, content } of files) {
     const target = inGuest(path);
     await mkdir(dirname(target), { recursive: true });
-    // A rename, as in a guest's agent, so that a file is whole or absent: contexts that start side by side write the
-    // same programs.
+    // Renamed, as the guest's agent does, so that a file is whole or absent: contexts that start at the same time write
+    // the same programs.
     const partial = `${target}.${randomUUID()}`;
     await writeFile(partial, content);
     await rename(partial, target);

@@ -1,4 +1,4 @@
-/** Values that several tests of code contexts use. */
+/** Helpers for tests of code contexts. */
 import type { CodeContext } from "../src/code/code-context.ts";
 import type { Session } from "../src/session.ts";
 
@@ -8,11 +8,11 @@ export const valueIn = async (session: Session, code: string) =>
 export const lastValue = async (context: CodeContext, code: string) =>
   (await context.run(code)).results[0]?.data;
 
-/** Code that waits for a file in the guest's directory, which the test makes. */
+/** Code that defines `await_file(name)`, which waits until the test makes that file in the guest's directory. */
 export const AWAIT_FILE =
   "import os, time\ndef await_file(name):\n  while not os.path.exists(name): time.sleep(.01)\n";
 
-/** Resolves when the code has reported that it runs. */
+/** `isRunning` resolves when the code prints, which the test's code does once it runs. */
 export function announced(): { onStdout: () => void; isRunning: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { onStdout: resolve, isRunning: promise };

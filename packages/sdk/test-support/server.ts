@@ -1,4 +1,4 @@
-/** A small HTTP server with scripted answers, and a client of it. */
+/** An HTTP server for tests with a given handler, and a client connected to it. `waits` records the client's pauses. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";

@@ -50,7 +50,7 @@ export async function answerQuestion(
     : answerAllowing(deps, slot, question);
 }
 
-/** Nothing about a name outside the policy leaves the host. */
+/** Mode `deny`: a name outside the policy is never sent to a name server. */
 async function answerDenying(deps: AnswerDeps, slot: MachineSlot, question: Question): Promise<Answer> {
   const name = normaliseName(question.name);
   const ports = name === null ? new Set<number>() : portsFor(slot.rules, name);
@@ -93,7 +93,7 @@ async function answerAddresses(
   return { reply, isAllowed: true, reason: wish.reason, address: addresses[0] };
 }
 
-/** Types that carry no addresses pass unchanged, unless an address in them may never be reached. */
+/** Passes the name server's answer on unchanged, unless it contains a forbidden address or service bindings. */
 async function passOn(deps: AnswerDeps, slot: MachineSlot, question: Question): Promise<Answer> {
   try {
     const answer = await deps.resolver.ask(slot.machineId, question.raw);

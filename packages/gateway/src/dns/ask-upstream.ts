@@ -1,6 +1,6 @@
 /**
- * Asks a name server one question. Id and source port are random for each question. Only an answer from the asked
- * address, with that id and that question, counts.
+ * Asks name servers one question. Against forged answers, id and source port are random for each question, and only an
+ * answer from the asked address with the same id and question is accepted.
  */
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
@@ -8,19 +8,20 @@ import { connect } from "node:net";
 import { readMessages, withLength } from "./tcp-messages.ts";
 
 const ATTEMPTS = 3;
+/** Time limit of one attempt, when the caller gives none. */
 export const ATTEMPT_MS = 1_400;
 const HEADER_BYTES = 12;
 const MAX_ANSWER_BYTES = 65_535;
 const DNS_PORT = 53;
-/** EDNS: answers up to 1232 bytes over UDP. */
+/** The EDNS record of a question: allows answers of up to 1232 bytes over UDP. */
 const EDNS = Buffer.from([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
 
-/** For one answer, with all questions that lead to it. */
+/** Time limit for one answer to a guest, including all questions to name servers that lead to it. */
 export function answerLimitMs(attemptMs = ATTEMPT_MS): number {
   return ATTEMPTS * attemptMs;
 }
 
-/** The first good answer. Rejects when all servers failed, or at the deadline (of `performance.now()`). */
+/** Resolves to the first usable answer. Rejects when all attempts failed, or at `until` (of `performance.now()`). */
 export async function askUpstream(
   resolvers: readonly string[],
   question: Buffer,
@@ -74,8 +75,8 @@ function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSig
   socket.on("message", (answer) => {
     if (isAnswerTo(message, answer)) resolve(answer);
   });
-  // Connected: the kernel then accepts answers from this server alone, and reports a port that nothing listens on. A callback
-  // would also be called without a connection, where the host has no route to the server.
+  // On a connected socket the kernel accepts only this server's answers, and reports a port that nothing listens on.
+  // Not the callback of `connect`: it is also called when the host has no route to the server.
   socket.once("connect", () => {
     socket.send(message, (error) => {
       if (error) reject(error);
@@ -90,7 +91,7 @@ function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSig
 
 async function askOverTcp({ address, port }: Server, message: Buffer, signal: AbortSignal): Promise<Buffer> {
   const socket = connect({ host: address, port, signal });
-  // An error that comes when nobody reads any more would end the process.
+  // An error after the last read would have no listener and end the process.
   socket.on("error", () => {});
   socket.end(withLength(message));
   try {

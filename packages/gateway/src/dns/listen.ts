@@ -1,4 +1,4 @@
-/** DNS for one slot: only the slot's machine can reach this address. */
+/** Serves DNS over UDP and TCP at the host address of one slot, which only the slot's machine can reach. */
 import { createSocket, type RemoteInfo } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
@@ -17,10 +17,11 @@ import { readMessages, withLength } from "./tcp-messages.ts";
 export type DnsDeps = AnswerDeps & {
   egressLog: EgressLog;
   tcpRateLimits: PerMachine<QuestionRateLimit>;
-  /** For a whole question over TCP, and between questions. */
+  /** Milliseconds of silence after which a TCP connection is closed. */
   tcpIdleMs?: number;
 };
 
+/** The longest question, over UDP and over TCP. */
 const MAX_UDP_BYTES = 512;
 const MAX_TCP_BYTES = 4096;
 const MAX_CONNECTIONS = 32;
@@ -31,7 +32,7 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
   const answer = async (message: Buffer, peer: RemoteInfo) => {
     const read = message.length <= MAX_UDP_BYTES ? readQuestion(message) : null;
     const reply = await answerAt(deps, hostAddress, message, read);
-    // The socket is closed when the slot is gone.
+    // The slot may have been closed, and the socket with it, while the answer was looked up.
     if (read && reply && isOpen) socket.send(fitUdp(read, reply), peer.port, peer.address, () => {});
   };
   let isOpen = true;
@@ -56,7 +57,7 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
 
 export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
   const connections = new Set<Socket>();
-  // A client may end its side once it has asked.
+  // Half-open: a client may end its side after the question and still read the answer.
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on("error", () => {});
     if (connections.size >= MAX_CONNECTIONS) {
@@ -79,7 +80,7 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
   };
 }
 
-/** Answers one question after the other, within the rate limit, until one cannot be read. */
+/** Answers the questions of a connection one after the other, within the rate limit, until a question is unreadable. */
 async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
   socket.setTimeout(deps.tcpIdleMs ?? TCP_IDLE_MS, () => socket.destroy());
   try {
@@ -92,24 +93,24 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
       if (socket.destroyed) return;
     }
   } catch {
-    // The guest's end broke: no one would read an answer.
+    // The connection broke: the guest cannot read an answer.
   }
   socket.destroySoon();
 }
 
-/** Back-pressure: while the client does not read its answers, its questions are not read. */
+/** Waits until the client has read its answers. Its further questions are not read meanwhile (back-pressure). */
 async function hasSpaceIn(socket: Socket): Promise<void> {
   await new Promise((resolve) => socket.once("drain", resolve).once("close", resolve));
 }
 
-/** Nothing is read while a question waits: back-pressure makes the client wait. */
+/** Waits for the rate limit. Further questions are not read meanwhile (back-pressure). */
 async function waitForToken({ tables, tcpRateLimits }: DnsDeps, hostAddress: string): Promise<void> {
   const slot = tables.slotAt(hostAddress);
   const waitMs = slot ? tcpRateLimits.of(slot.machineId).take() : 0;
   if (waitMs > 0) await sleep(waitMs);
 }
 
-/** Undefined: such a message gets no reply. */
+/** Resolves to the reply; undefined for a message that is not a readable question. */
 async function answerAt(
   deps: DnsDeps,
   hostAddress: string,
@@ -121,7 +122,7 @@ async function answerAt(
   const at = new Date().toISOString();
   const answer = question ? await answerQuestion(deps, slot, question) : null;
   logQuestion(deps, slot, { at, message, question, answer });
-  // Dropped: the answer was decided under another policy or for another machine.
+  // Hazard: the answer was decided for another policy or another machine. It is dropped.
   if (question && !isUnchanged(slot, deps.tables.slotAt(hostAddress))) {
     return writeReply(question, RCODE.serverFailure);
   }

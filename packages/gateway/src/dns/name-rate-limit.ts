@@ -1,4 +1,4 @@
-/** A rate limit on tunnels: only names leave by DNS, so the number of different names in an hour is limited. */
+/** Limits how many different names a machine asks for in an hour, since names can carry data out (a DNS tunnel). */
 
 const MAX_NAMES = 5_000;
 const WINDOW_MS = 60 * 60 * 1000;
@@ -7,7 +7,7 @@ export class NameRateLimit {
   #names = new Set<string>();
   #since = Number.NEGATIVE_INFINITY;
 
-  /** False once too many other names were asked for. Names that were asked for before stay admitted. */
+  /** False for a new name beyond the limit. Names that were asked for within the hour stay admitted. */
   admits(name: string, now = performance.now()): boolean {
     if (now - this.#since >= WINDOW_MS) {
       this.#names = new Set();

@@ -1,18 +1,19 @@
+/** Asks the node to let a machine reach the resolved addresses of a `host:port` entry. */
 import type { Pin } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
 import type { MachineSlot } from "../tables/current-tables.ts";
 import type { NodeClient } from "../tables/node-client.ts";
 
-/** How much longer than the answer the kernel lets the machine reach the addresses it was given. */
+/** Seconds by which a pin outlives the answer's TTL. */
 const GRACE_S = 60;
-/** At least this much of the time is left when an answer is given again: the node is asked once per resolution. */
+/** Seconds by which a known pin must outlive the TTL to be used again. Less than `GRACE_S`: one call per resolution. */
 const LEAST_GRACE_S = 30;
 
 type PinDeps = { node: NodeClient; log: Log };
 
 /**
- * Lets the machine reach these addresses on ports of `host:port` entries. False when its
- * policy has changed or the node is away: then the guest must not get the addresses.
+ * Lets the machine reach these addresses on these ports. Resolves to false when the node refuses (the policy has
+ * changed, or too many pins are open) or cannot be reached: the guest must not get the addresses then.
  */
 export async function pinAddresses(
   deps: PinDeps,

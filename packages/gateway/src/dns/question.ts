@@ -1,4 +1,4 @@
-/** Reads a guest's DNS message strictly: one question, nothing compressed, nothing besides EDNS; else null. */
+/** Reads and writes DNS questions. A guest's message must hold exactly one question, uncompressed, and at most EDNS. */
 
 export const TYPE = { A: 1, AAAA: 28, OPT: 41, SVCB: 64, HTTPS: 65, IXFR: 251, AXFR: 252, ANY: 255 } as const;
 
@@ -10,19 +10,21 @@ const FLAG = { response: 0x8000, opcode: 0x7800, truncated: 0x0200, recursion: 0
 export interface Question {
   id: number;
   isRecursionDesired: boolean;
-  /** Labels in lower case, joined by dots; "" for the root. */
+  /** The asked name: labels in lower case, joined by dots; "" for the root. */
   name: string;
   type: number;
-  /** As in the message, with its upper and lower case letters. */
+  /** The question section's bytes as received: a reply repeats them, with their upper and lower case. */
   raw: Buffer;
-  /** Bytes of an answer over UDP that the client accepts. */
+  /** The largest answer over UDP that the client accepts, in bytes. */
   udpLimit: number;
 }
 
+/** The largest answer over UDP without EDNS. */
 const PLAIN_UDP_BYTES = 512;
-/** Longer messages may be fragmented on the way. */
+/** The largest answer over UDP: longer datagrams may be fragmented on the way. */
 const MAX_UDP_BYTES = 1232;
 
+/** Null for a message that is not such a question. */
 export function readQuestion(message: Buffer): Question | null {
   if (message.length < HEADER_BYTES + 5) return null;
   const flags = message.readUInt16BE(2);
@@ -46,7 +48,7 @@ export function readQuestion(message: Buffer): Question | null {
   };
 }
 
-/** A name of labels in visible ASCII; a dot inside a label would make two names look like one. */
+/** Reads a name of visible ASCII. A dot inside a label is refused: the name would look like another one. */
 function readName(message: Buffer, start: number): { text: string; end: number } | null {
   const labels: string[] = [];
   let offset = start;
@@ -64,7 +66,7 @@ function readName(message: Buffer, start: number): { text: string; end: number }
   return { text: labels.join("."), end: offset };
 }
 
-/** The one additional record must be EDNS's and end the message. */
+/** Reads the EDNS record, which must be the end of the message. */
 function readUdpLimit(message: Buffer, start: number): number | null {
   if (message.length < start + 11 || message[start] !== 0) return null;
   if (message.readUInt16BE(start + 1) !== TYPE.OPT) return null;
@@ -72,7 +74,7 @@ function readUdpLimit(message: Buffer, start: number): number | null {
   return Math.min(Math.max(message.readUInt16BE(start + 3), PLAIN_UDP_BYTES), MAX_UDP_BYTES);
 }
 
-/** Question section for a name; throws where one of its labels cannot be written. */
+/** The question section for a name. Throws when a label is too long or has characters besides visible ASCII. */
 export function writeQuestion(name: string, type: number): Buffer {
   const tail = Buffer.from([0, 0, 0, 0, CLASS_IN]);
   tail.writeUInt16BE(type, 1);

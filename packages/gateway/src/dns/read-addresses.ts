@@ -1,14 +1,14 @@
-/** Reads the addresses of a name out of a name server's answer, following aliases. */
+/** Reads the addresses of a name out of a name server's answer, following aliases (CNAME records). */
 import { type Answer, decode, type StringAnswer } from "dns-packet";
 
 const MAX_ALIASES = 16;
 
 export interface Addresses {
-  /** All addresses at the end of the aliases. */
+  /** All addresses of the last alias. */
   addresses: string[];
-  /** The last alias: asked for next when there are no addresses. */
+  /** The last alias, or the name itself. The name to ask for next when there are no addresses. */
   end: string;
-  /** The shortest of all records on the way. */
+  /** The shortest TTL of all records that were followed, in seconds. */
   ttlS: number;
 }
 
@@ -28,7 +28,7 @@ export function readAddresses(answer: Buffer, name: string): Addresses {
   return { addresses: found.map(({ data }) => data), end, ttlS };
 }
 
-/** Every IPv4 address in any section, and whether any record carries keys that hide a TLS server name (ECH). */
+/** Every IPv4 address in the answer, and whether it has HTTPS or SVCB records, which can hide a TLS server name. */
 export function readAll(answer: Buffer): { addresses: string[]; hasServiceBindings: boolean } {
   const { answers = [], authorities = [], additionals = [] } = decode(answer);
   const records = [...answers, ...authorities, ...additionals];

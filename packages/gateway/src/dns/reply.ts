@@ -1,4 +1,4 @@
-/** Writes answers to a guest's question. */
+/** Writes replies to a guest's DNS question. */
 import type { Question } from "./question.ts";
 
 export const RCODE = { noError: 0, serverFailure: 2, noSuchName: 3, refused: 5 } as const;
@@ -6,7 +6,7 @@ export const RCODE = { noError: 0, serverFailure: 2, noSuchName: 3, refused: 5 }
 const ANSWERS = 0x8080;
 const RECURSION_DESIRED = 0x0100;
 const TRUNCATED = 0x0200;
-/** A pointer to the question's name, which follows the header; type A, class IN, place for the TTL, 4 bytes of data. */
+/** Start of an A record: a pointer to the question's name, type A, class IN, four bytes for the TTL, data length 4. */
 const ADDRESS_RECORD = [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4];
 const TTL_AT = 6;
 const HEADER_BYTES = 12;
@@ -15,7 +15,7 @@ export function writeReply(question: Question, rcode: number): Buffer {
   return Buffer.concat([writeHeader(question, rcode, 0), question.raw]);
 }
 
-/** Addresses for the queried name itself, without the aliases between. */
+/** Writes the addresses as records of the asked name itself, without the aliases that led to them. */
 export function writeAddresses(question: Question, addresses: readonly string[], ttlS: number): Buffer {
   const records = addresses.map((address) => {
     const record = Buffer.from([...ADDRESS_RECORD, ...address.split(".").map(Number)]);
@@ -25,7 +25,7 @@ export function writeAddresses(question: Question, addresses: readonly string[],
   return Buffer.concat([writeHeader(question, RCODE.noError, addresses.length), question.raw, ...records]);
 }
 
-/** The answer when it fits into one datagram for this client; else a truncated one, which makes the client use TCP. */
+/** The reply if it fits into the client's datagram, else a truncated reply, which makes the client use TCP. */
 export function fitUdp(question: Question, reply: Buffer): Buffer {
   if (reply.length <= question.udpLimit) return reply;
   const cut = writeReply(question, RCODE.noError);

@@ -1,6 +1,6 @@
 /**
- * A name's public addresses, for answers to guests and for what the gateway dials itself. Results are cached
- * per machine: with a shared cache the time of an answer would show a machine what others asked for.
+ * Resolves names, for answers to guests and for the connections that the gateway makes for them. Results are cached per
+ * machine: with a shared cache, the time of an answer would show a machine what others asked for.
  */
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "../tables/current-tables.ts";
@@ -12,15 +12,16 @@ import { readAddresses } from "./read-addresses.ts";
 export const MIN_TTL_S = 30;
 const MAX_TTL_S = 300;
 const MAX_ADDRESSES = 4;
+/** Questions to name servers for one name, each for a further alias. */
 const MAX_QUESTIONS = 4;
 const MAX_NAMES = 1024;
 const MAX_UNDER_WAY = 64;
 
 export type Resolution =
   | { result: "found"; addresses: string[]; ttlS: number }
-  /** One of its addresses may never be reached: the whole name is refused. */
+  /** One of the name's addresses is forbidden: the whole name is refused. */
   | { result: "never"; addresses: string[] }
-  /** No such name, or no address for it: the name server's code says which. */
+  /** The name does not exist or has no address: `rcode`, the name server's response code, says which. */
   | { result: "none"; rcode: number }
   | { result: "failed" };
 
@@ -29,14 +30,14 @@ type Found = Exclude<Resolution, { result: "never" }>;
 interface Known {
   kept: Map<string, { found: Found; until: number }>;
   underWay: Map<string, Promise<Found>>;
-  /** Questions in flight whose answers are not cached. */
+  /** Number of questions in flight whose answers are not cached. */
   passing: number;
 }
 
 export interface ResolverDeps {
   tables: CurrentTables;
   log: Log;
-  /** The time limit for each question to a name server. */
+  /** Time limit for each question to a name server, in milliseconds. */
   attemptMs?: number;
 }
 
@@ -51,7 +52,7 @@ export class Resolver {
     deps.tables.subscribe(() => this.#forgetWithResolvers());
   }
 
-  /** Cached addresses are judged by the current tables as well. */
+  /** The addresses, cached ones too, are checked against the current forbidden ranges. */
   async resolve(machineId: string, name: string): Promise<Resolution> {
     const found = await this.#find(this.#known.of(machineId), name);
     if (found.result !== "found") return found;
@@ -61,7 +62,7 @@ export class Resolver {
     return { ...found, addresses: found.addresses.slice(0, MAX_ADDRESSES) };
   }
 
-  /** A name server's unchanged answer. Rejects when none comes, or when too many questions are in flight. */
+  /** Resolves to a name server's unchanged answer. Rejects without one, or with too many questions in flight. */
   async ask(machineId: string, question: Buffer): Promise<Buffer> {
     const known = this.#known.of(machineId);
     if (known.passing + known.underWay.size >= MAX_UNDER_WAY)
@@ -87,7 +88,7 @@ export class Resolver {
     return found;
   }
 
-  /** Follows aliases when the name server does not. */
+  /** Asks for the last alias when the name server has not followed it to an address. */
   async #search(name: string): Promise<Found> {
     let asked = name;
     let ttlS = MAX_TTL_S;

@@ -1,4 +1,4 @@
-/** Messages over TCP: each has its length in front (RFC 1035 4.2.2). */
+/** Frames DNS messages over TCP, where two bytes of length precede each message (RFC 1035 4.2.2). */
 import type { Socket } from "node:net";
 
 export function withLength(message: Buffer): Buffer {
@@ -7,7 +7,7 @@ export function withLength(message: Buffer): Buffer {
   return Buffer.concat([length, message]);
 }
 
-/** Ends with the peer's end, and at a message of more than `maxBytes`. The socket stays open. */
+/** Yields messages until the peer ends its side or announces more than `maxBytes`. The socket stays open. */
 export async function* readMessages(socket: Socket, maxBytes: number): AsyncGenerator<Buffer> {
   let received = Buffer.alloc(0);
   for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {

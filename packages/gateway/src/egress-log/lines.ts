@@ -1,14 +1,15 @@
 /**
- * Lines for the node about allowed and refused traffic: gathered for a second, equal lines merged. The number of lines is
- * bounded per machine: a flood of one machine costs others no line. Questions and connections, and allowed and refused
- * ones, have bounds of their own: a guest cannot hide where it went behind what it asked or tried.
+ * Collects the lines of the egress log until they are sent to the node, and merges equal lines. Lines are limited per
+ * machine, so that one machine cannot crowd out the lines of others. Questions and connections, allowed and refused,
+ * have a limit each, so that a guest cannot hide its connections behind a flood of questions or refused attempts.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
+/** Lines in one report. */
 const MAX_LINES = 1000;
-/** Lines of refused questions; answered questions and connections have as many. */
+/** Unsent lines per machine and kind: questions or connections, allowed or refused. */
 const MAX_LINES_PER_MACHINE = 200;
-/** Lines kept while the node is away. */
+/** Unsent lines of all machines, while the node cannot be reached. */
 const MAX_HELD = 40_000;
 const MAX_SESSIONS = 10_000;
 
@@ -19,7 +20,7 @@ export class EgressLog {
   #lost = 0;
   #sessions = new Set<string>();
 
-  /** Equal refusals and equal DNS questions become one line. An allowed flow has a line of its own. */
+  /** Merges equal refusals and equal DNS questions into one line. An allowed connection has a line of its own. */
   add(entry: EgressEntry): void {
     const key = this.#keyOf(entry);
     const alike = this.#lines.get(key);
@@ -39,12 +40,12 @@ export class EgressLog {
     this.#lines.set(key, { ...entry });
   }
 
-  /** This session's preview carried bytes. */
+  /** Notes that a preview of this session carried bytes. */
   active(sessionId: string): void {
     if (this.#sessions.size < MAX_SESSIONS) this.#sessions.add(sessionId);
   }
 
-  /** The oldest lines, at most as many as one call takes; undefined when there are none. */
+  /** Removes and returns the oldest lines, as many as fit in one report; undefined when there is nothing to report. */
   take(): Flows | undefined {
     const taken = [...this.#lines].slice(0, MAX_LINES);
     if (taken.length === 0 && this.#lost === 0 && this.#sessions.size === 0) return undefined;
@@ -65,7 +66,7 @@ export class EgressLog {
     return flows;
   }
 
-  /** Takes back lines that could not be sent. */
+  /** Puts back a report that could not be sent. */
   giveBack(flows: Flows): void {
     this.#lost += flows.lost;
     for (const entry of flows.entries) this.add(entry);

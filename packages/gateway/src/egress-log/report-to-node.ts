@@ -1,3 +1,4 @@
+/** Sends the egress log to the node every second. */
 import type { Flows } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
@@ -12,7 +13,7 @@ export interface ReportDeps {
   log: Log;
 }
 
-/** Reports to the node each second, until the signal aborts; then once more. */
+/** Reports until the signal aborts, then once more, so that the last lines are not lost. */
 export async function reportFlows(deps: ReportDeps, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await sleep(EVERY_MS, signal);
@@ -32,7 +33,7 @@ async function isReported({ node, log }: ReportDeps, flows: Flows): Promise<bool
   try {
     const { status } = await node.post("/v1/flows", flows);
     if (status === 204) return true;
-    // Dropped: the node would refuse the same report for ever.
+    // A report with a 4xx is dropped, since the node would refuse it for ever. One with a 5xx is sent again.
     log.error({ status, lines: flows.entries.length }, "the node refused lines of the egress log");
     return status < 500;
   } catch (error) {

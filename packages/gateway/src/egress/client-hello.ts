@@ -1,6 +1,6 @@
 /**
- * Reads the server name out of the first bytes of a TLS connection (RFC 8446 4.1.2, RFC 6066 3), strictly: what could
- * be read in two ways is refused. The bytes are sent to the server unchanged.
+ * Reads the server name out of a TLS ClientHello (RFC 8446 4.1.2, RFC 6066 3). A message that a server could read
+ * differently is refused. The bytes are sent to the server unchanged.
  */
 import { isIPv4 } from "node:net";
 import { normaliseName } from "../policy/names.ts";
@@ -22,7 +22,7 @@ export type Hello =
 
 class Malformed extends Error {}
 
-/** Judges the bytes received so far, from the connection's first one. */
+/** Reads all bytes of a connection so far; `more`: the ClientHello is incomplete. */
 export function readHello(received: Buffer): Hello {
   try {
     const message = joinRecords(received);
@@ -35,7 +35,7 @@ export function readHello(received: Buffer): Hello {
   }
 }
 
-/** The ClientHello's body; undefined while it is not whole. Its last record holds nothing besides it. */
+/** The ClientHello's body; undefined while it is incomplete. Bytes behind it in its last record are refused. */
 function joinRecords(received: Buffer): Buffer | undefined {
   const fragments: Buffer[] = [];
   let length = 0;
@@ -59,7 +59,7 @@ function joinRecords(received: Buffer): Buffer | undefined {
   throw new Malformed();
 }
 
-/** The length that the message gives; infinite until it has arrived. */
+/** Bytes of the whole message, from its header; infinite until the header has arrived. */
 function wholeLength(fragments: Buffer[]): number {
   const head = Buffer.concat(fragments.map((fragment) => fragment.subarray(0, MESSAGE_HEADER_BYTES)));
   expect((head[0] ?? CLIENT_HELLO) === CLIENT_HELLO);
@@ -91,7 +91,7 @@ function readServerName(hello: Buffer): string | undefined {
   return names === undefined ? undefined : readHostName(names);
 }
 
-/** The list holds exactly one name, of the only kind there is. */
+/** Reads the list of the extension, which must hold exactly one name, of type host_name. */
 function readHostName(extension: Buffer): string | undefined {
   const outer = new Reader(extension);
   const list = new Reader(outer.vector(2));
@@ -128,7 +128,7 @@ class Reader {
     return this.take(size).readUIntBE(0, size);
   }
 
-  /** Bytes with their length in front. */
+  /** Reads a length of `size` bytes, and that many bytes. */
   vector(size: 1 | 2): Buffer {
     return this.take(this.number(size));
   }

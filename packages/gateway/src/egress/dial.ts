@@ -1,4 +1,4 @@
-/** Connections to the outside for a guest: only to addresses that the gateway itself resolved and judged. */
+/** Connects to servers for guests, only at addresses that the gateway has resolved and checked itself. */
 import { once } from "node:events";
 import { connect, isIPv4, type Socket } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
@@ -7,12 +7,13 @@ import type { CurrentTables } from "../tables/current-tables.ts";
 import type { GuestFlow } from "./guest-flow.ts";
 
 const CONNECT_MS = 5_000;
+/** Idle time after which TCP keep-alive probes begin. */
 const DEAD_PEER_MS = 60_000;
 
 export interface DialDeps {
   tables: CurrentTables;
   resolver: Resolver;
-  /** The port to dial for a port that the guest dialled. */
+  /** Maps the port that the guest dialled to the port that the gateway dials. */
   dialledPort: (port: number) => number;
 }
 
@@ -25,7 +26,7 @@ export class DialRefused extends Error {
   }
 }
 
-/** Connects to one of the addresses of the flow's host. Rejects with DialRefused. */
+/** Tries the addresses of the flow's host in order. Rejects with DialRefused when none can be connected. */
 export async function dial(deps: DialDeps, flow: GuestFlow): Promise<Socket> {
   const host = flow.admittedHost;
   if (host === undefined) throw new DialRefused("name_not_allowed");
@@ -52,7 +53,7 @@ async function findAddresses(
   return resolution.addresses;
 }
 
-/** The string that is judged is the string that is dialled, with nothing awaited between. */
+/** Resolves to undefined when the address cannot be connected. Race: nothing is awaited between check and `connect`. */
 async function tryAddress(deps: DialDeps, flow: GuestFlow, address: string): Promise<Socket | undefined> {
   if (!flow.isOpen) throw new DialRefused("policy_changed");
   if (deps.tables.isNever(address)) throw new DialRefused("never_address");
@@ -70,7 +71,7 @@ async function tryAddress(deps: DialDeps, flow: GuestFlow, address: string): Pro
     return undefined;
   }
   socket.setKeepAlive(true, DEAD_PEER_MS);
-  // Node writes some heads in the encoding of the socket. Latin-1 keeps their bytes unchanged.
+  // Node writes some HTTP heads in the socket's encoding. Latin-1 keeps their bytes unchanged.
   socket.setDefaultEncoding("latin1");
   // Without a listener an error would end the process. Users of the socket add their own.
   socket.on("error", () => {});

@@ -1,3 +1,4 @@
+/** Forwards an admitted request of a guest to its server, and the answer back. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Failure, forward } from "@vivarium/http1/forward";
 import { headerPairs, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
@@ -5,10 +6,10 @@ import type { AdmittedRequest } from "./http-front.ts";
 import { type Refusal, refusalOf, respondWith } from "./refuse-request.ts";
 import { splice } from "./splice.ts";
 
-/** Meanwhile nothing is read from the guest, so a guest that left is noticed only after this time. */
+/** Time limit for a server to grant a WebSocket. The guest is not read meanwhile: its leaving is noticed only then. */
 const CONSENT_MS = 60_000;
 
-/** With `upgrade` for a WebSocket: its bytes pass unread, but only after the server agreed to it. */
+/** `upgrade` is set for a WebSocket: its bytes are forwarded unread once the server has granted it. */
 export function forwardRequest(
   { connection, request, path, headers }: AdmittedRequest,
   response: ServerResponse,
@@ -30,7 +31,7 @@ export function forwardRequest(
     },
     onConsent: (server) => splice(flow.guest, server),
     fail: (failure) => {
-      // The server has just closed a kept connection: the guest sees what it would see without a gateway.
+      // The server has just closed a kept-alive connection: the guest gets a reset, as it would without a gateway.
       if (isClosedByServer(failure)) flow.guest.resetAndDestroy();
       else refuse(refusalOf(failure));
     },

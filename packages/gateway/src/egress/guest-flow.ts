@@ -1,4 +1,4 @@
-/** One connection of a guest to the gateway, from its accept to its line in the egress log. */
+/** One connection of a guest to the gateway (a flow), from its accept to its line in the egress log. */
 import type { Socket } from "node:net";
 import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
 import { pipelineOf } from "@vivarium/http1/pipelining";
@@ -31,9 +31,9 @@ export class GuestFlow {
   readonly #upstreams = new Set<Socket>();
   #host: string | undefined;
   #address: string | undefined;
-  /** From here on bytes of the guest may have left. */
+  /** Whether a server was connected: bytes of the guest may have left. */
   isConnected = false;
-  /** Set when the host was admitted. Until then nothing may be dialled. */
+  /** Why the host is allowed; undefined until one was admitted. Nothing may be dialled before. */
   #admitted: EgressReason | undefined;
   #refused: EgressReason | undefined;
 
@@ -46,7 +46,7 @@ export class GuestFlow {
     this.guest.once("close", () => this.#end());
   }
 
-  /** The host that this connection is for, once one was admitted. */
+  /** The host that this connection is for; undefined until one was admitted. */
   get admittedHost(): string | undefined {
     return this.#admitted === undefined ? undefined : this.#host;
   }
@@ -55,12 +55,12 @@ export class GuestFlow {
     return !this.guest.destroyed && this.#refused === undefined;
   }
 
-  /** Requests of the guest whose responses have not ended. Nothing else may be written between these. */
+  /** Number of requests whose responses have not ended. Nothing else may be written to the guest meanwhile. */
   get unanswered(): number {
     return pipelineOf(this.guest).unanswered;
   }
 
-  /** Judges by the current tables. True: the flow is for this host from here on, and is cut when the host is no longer allowed. */
+  /** Whether the current tables allow the host. If so, the flow is for this host, and is cut when tables forbid it. */
   admits(host: string): boolean {
     const slot = this.#slotNow;
     if (slot?.machineId !== this.machineId) return this.deny("policy_changed", host);
@@ -71,21 +71,21 @@ export class GuestFlow {
     return true;
   }
 
-  /** The socket is destroyed when the flow ends. */
+  /** Adds a connection to a server. It is destroyed when the flow ends. */
   addUpstream(socket: Socket, address: string): void {
     this.#address = address;
     this.#upstreams.add(socket);
     socket.once("close", () => this.#upstreams.delete(socket));
   }
 
-  /** Records why the flow ends, without cutting it: the guest still gets an answer. The first reason stays. */
+  /** Records the first reason of a refusal for the log. Does not cut the flow: the guest still gets an answer. */
   deny(reason: EgressReason, host?: string): false {
     this.#refused ??= reason;
     this.#host ??= host;
     return false;
   }
 
-  /** Ends it at once, on both sides. */
+  /** Resets the guest's connection and closes the servers'. */
   cut(reason: EgressReason): void {
     this.deny(reason);
     for (const upstream of this.#upstreams) upstream.destroy();

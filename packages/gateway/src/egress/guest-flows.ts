@@ -1,12 +1,12 @@
-/** All open connections of guests: a change of tables judges them again. */
+/** Keeps all open connections of guests, limits them per machine, and checks them again when the tables change. */
 import type { Socket } from "node:net";
 import { type FlowDeps, GuestFlow } from "./guest-flow.ts";
 
-/** The port that a guest dialled, by the front that its connection was redirected to. */
+/** The port that a guest dialled, by the listener that its connection was redirected to. */
 const PORT_OF = { http: 80, tls: 443 } as const;
-/** Connections one machine may have open through the gateway. */
+/** Connections that one machine may have open. */
 const MAX_FLOWS = 512;
-/** Requests sent ahead of their answers, on all connections of a machine together. */
+/** Pipelined requests that wait for an earlier request's answer, on all connections of a machine together. */
 const MAX_SENT_AHEAD = 512;
 
 export class GuestFlows {
@@ -18,7 +18,7 @@ export class GuestFlows {
     deps.tables.subscribe(() => this.#judgeAgain());
   }
 
-  /** Undefined, with the connection closed: no machine has the address, or it has too many connections. */
+  /** Closes the connection and returns undefined when the address has no machine, or its machine has too many. */
   accept(guest: Socket, hostAddress: string, kind: "http" | "tls"): GuestFlow | undefined {
     const slot = this.#deps.tables.slotAt(hostAddress);
     if (!slot) {
@@ -36,7 +36,7 @@ export class GuestFlows {
     return flow;
   }
 
-  /** Whether the machine may have one more request in memory that waits for an earlier one's answer. */
+  /** Whether the machine may have one more pipelined request. A flow's only request always may. */
   maySendAhead(flow: GuestFlow): boolean {
     if (flow.unanswered === 0) return true;
     let sentAhead = 0;

@@ -1,5 +1,5 @@
 /**
- * HTTP/1 for one slot: every request is read by a strict parser, judged by its Host and written anew, so that
+ * Serves a guest's HTTP/1 at one slot. Each request is parsed strictly, checked by its Host and written anew, so that
  * gateway and server agree where it ends. A connection is for one host.
  */
 import { Agent, createServer, type IncomingMessage, type Server } from "node:http";
@@ -20,18 +20,18 @@ import type { FrontDeps } from "./tls-front.ts";
 const OPTIONS = {
   insecureHTTPParser: false,
   maxHeaderSize: 16 * 1024,
-  /** Checked by `readHead`: Node would answer before anything is logged. */
+  /** A missing Host is refused by `readHead`: Node's own refusal would not be in the egress log. */
   requireHostHeader: false,
   keepAliveTimeout: 75_000,
   headersTimeout: 15_000,
-  /** An upload may take any time. */
+  /** No limit: an upload may take any time. */
   requestTimeout: 0,
   connectionsCheckingInterval: 5_000,
   noDelay: true,
 };
 const IDLE_MS = 60 * 60 * 1000;
 
-/** A guest's connection, with its connections to its one host. */
+/** A guest's connection, with the agent that keeps its connection to the server. */
 export interface HttpConnection {
   flow: GuestFlow;
   agent: Agent;
@@ -49,7 +49,7 @@ export interface AdmittedRequest {
 export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
   const server = createServer(OPTIONS);
   server.timeout = IDLE_MS;
-  // Bounded by their bytes: past a number of headers Node would drop the rest, and another request would be judged.
+  // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be checked.
   server.maxHeadersCount = 0;
   serveConnections(deps, server, hostAddress);
   return await listenAt(server, hostAddress, GATEWAY_PORTS.http, { log: deps.log, name: "HTTP server" });
@@ -75,7 +75,7 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
       const { flow } = connection;
       const maySend = deps.flows.maySendAhead(flow) && pipelineOf(socket).add(response);
       if (!maySend) return flow.cut("too_many");
-      // Requests behind a refused one are ignored: the connection is about to close.
+      // Pipelined requests behind a refused request are ignored: the connection is about to close.
       if (!flow.isOpen) return;
       const admitted = admit(connection, request);
       if ("refused" in admitted) respondWith(response, flow, admitted);
@@ -99,7 +99,7 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   });
 }
 
-/** Judges each request anew, by the current tables. */
+/** Checks a request against the current tables and the connection's host. */
 function admit(connection: HttpConnection, request: IncomingMessage): AdmittedRequest | Refusal {
   const head = readHead(request);
   if ("refused" in head) return head;
@@ -114,7 +114,7 @@ function admit(connection: HttpConnection, request: IncomingMessage): AdmittedRe
   return { connection, request, path: head.path, headers: head.headers };
 }
 
-/** Dials the flow's host. The connections serve no other flow. */
+/** Connects to the flow's host. Its connection is used by this flow only. */
 class FlowAgent extends Agent {
   readonly #deps: FrontDeps;
   readonly #flow: GuestFlow;

@@ -1,4 +1,4 @@
-/** Reads a request's head strictly: its host, and the headers to forward. Pure. */
+/** Reads a request's host, path and headers to forward, and refuses ambiguous requests. Pure. */
 import type { IncomingMessage } from "node:http";
 import { isIPv4 } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
@@ -9,7 +9,7 @@ import { normaliseName } from "../policy/names.ts";
 export type RequestHead = Pick<IncomingMessage, "method" | "url" | "httpVersion" | "rawHeaders">;
 
 export type ReadHead =
-  /** `headers` without the hop-by-hop ones. */
+  /** `headers` has no hop-by-hop headers. */
   { host: string; path: string; headers: Header[] } | { refused: EgressReason; why: string };
 
 const PORT = 80;
@@ -32,7 +32,7 @@ export function readHead(head: RequestHead): ReadHead {
   return { host, path: target.path, headers: withoutHopByHop(headers) };
 }
 
-/** Other protocols, whose bytes would pass unjudged. A WebSocket passes like any other request until its server agrees. */
+/** Finds a switch to another protocol, whose bytes would pass unchecked. Only WebSockets are served. */
 function findUnserved({ method }: RequestHead, headers: readonly Header[]): string | undefined {
   if (method === "CONNECT") return "CONNECT is not served";
   const upgrades = valuesOf(headers, "upgrade");
@@ -42,7 +42,7 @@ function findUnserved({ method }: RequestHead, headers: readonly Header[]): stri
   return undefined;
 }
 
-/** The host in canonical form; null unless the authority is a name or an address at port 80. */
+/** Returns the host in canonical form; null unless it is a name or an IPv4 address, at port 80. */
 function readAuthority(authority: string): string | null {
   const match = /^([^:]+)(?::(\d{1,5}))?$/.exec(authority);
   const host = match?.[1];

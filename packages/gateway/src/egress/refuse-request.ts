@@ -1,3 +1,4 @@
+/** Answers a guest's refused HTTP request with the reason, and closes the connection. */
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Failure } from "@vivarium/http1/forward";
@@ -7,11 +8,11 @@ import type { GuestFlow } from "./guest-flow.ts";
 export interface Refusal {
   refused: EgressReason;
   why: string;
-  /** Default 400. */
+  /** HTTP status. Default: 400. */
   status?: number;
 }
 
-/** Answers the guest with the reason in words, and closes its connection. */
+/** Cuts the connection when a response has begun. */
 export function respondWith(response: ServerResponse, flow: GuestFlow, refusal: Refusal): void {
   flow.deny(refusal.refused);
   if (response.headersSent) {
@@ -23,7 +24,7 @@ export function respondWith(response: ServerResponse, flow: GuestFlow, refusal: 
   response.end(body);
 }
 
-/** The same as bytes, where Node gives no response. Cuts the connection while another response is under way. */
+/** Writes the answer as bytes, where Node has no response object. Cuts the connection while a response is in flight. */
 export function closeWith(flow: GuestFlow, refusal: Refusal): void {
   flow.deny(refusal.refused);
   if (flow.unanswered > 0 || !flow.guest.writable) {

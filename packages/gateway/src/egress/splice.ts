@@ -1,14 +1,12 @@
+/** Copies the bytes of a guest's connection to its server and back. */
 import type { Socket } from "node:net";
 
+/** The longest silence, and the longest once one side has ended. */
 const IDLE_MS = 60 * 60 * 1000;
-/** The longest silence once one side has ended. */
 const HALF_OPEN_IDLE_MS = 5 * 60 * 1000;
 const DEAD_PEER_MS = 60_000;
 
-/**
- * Copies bytes both ways, with back-pressure, until both sides ended. Ends and resets are passed on. Too long a silence
- * cuts both.
- */
+/** Runs, with back-pressure, until both sides have ended or were silent too long. Ends and resets are passed on. */
 export function splice(guest: Socket, upstream: Socket): void {
   guest.setKeepAlive(true, DEAD_PEER_MS);
   guest.setNoDelay(true);

@@ -1,4 +1,4 @@
-/** TLS for one slot: judged by the server name, forwarded unchanged. */
+/** Serves a guest's TLS at one slot. Connections are admitted by their server name and forwarded unchanged. */
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { guarded } from "@vivarium/http1/guard";
@@ -40,7 +40,7 @@ async function serve(deps: FrontDeps, flow: GuestFlow): Promise<void> {
 
 type Named = { name: string; received: Buffer } | { reason: HelloReason };
 
-/** Leaves the socket paused. Never rejects: a guest that sends nothing in time has no name. */
+/** Reads the server name and leaves the socket paused. Never rejects: without a name it resolves to a reason. */
 function readName({ log }: FrontDeps, guest: Socket): Promise<Named> {
   let received = Buffer.alloc(0);
   const { promise, resolve } = Promise.withResolvers<Named>();

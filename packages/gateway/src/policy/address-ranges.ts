@@ -1,11 +1,12 @@
+/** Compiles IPv4 ranges that no guest may reach into a check of addresses. */
 import { BlockList, isIPv4 } from "node:net";
 
-/** Never dialled, whatever the tables say: this network, link-local with the metadata address, multicast, reserved. */
+/** Ranges that are forbidden in any case: this network, link-local (metadata services), multicast, reserved. */
 const NOWHERE = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
 
 export type IsNever = (address: string) => boolean;
 
-/** Whether an address lies in one of the ranges. Anything that is not an IPv4 address counts as inside. */
+/** Returns a check whether an address is forbidden. Anything that is not an IPv4 address is. */
 export function compileRanges(ranges: readonly string[]): IsNever {
   const list = new BlockList();
   for (const range of [...NOWHERE, ...ranges]) addRange(list, range);

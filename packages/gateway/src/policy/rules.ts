@@ -1,9 +1,9 @@
-/** A compiled policy: which names and ports a machine may reach. Pure. */
+/** Compiles an egress policy, and judges which names and ports a machine may reach. Pure. */
 import { isIPv4 } from "node:net";
 import type { EgressReason, EgressRules } from "@vivarium/contract/gateway";
 import { normaliseName, parentsOf } from "./names.ts";
 
-/** Ports that an entry without a port opens; the gateway verifies names on these. */
+/** The ports that a name without a port opens. On these the gateway checks the name in HTTP and TLS. */
 export const WEB_PORTS: readonly number[] = [80, 443];
 
 type Ports = Set<number>;
@@ -11,9 +11,9 @@ type Ports = Set<number>;
 export interface Rules {
   mode: EgressRules["mode"];
   exact: Map<string, Ports>;
-  /** By the name after `*.`: opens the names below, never the name itself. */
+  /** Keyed by the name behind `*.`: opens the names below it, not the name itself. */
   wildcards: Map<string, Ports>;
-  /** `1.2.3.4` opens every port: no set. */
+  /** An address without a port opens `all` ports. */
   addresses: Map<string, Ports | "all">;
 }
 
@@ -22,7 +22,7 @@ export interface Judgement {
   reason: EgressReason;
 }
 
-/** Entries arrive normalised. An entry outside the grammar opens nothing. */
+/** An entry that cannot be read opens nothing. */
 export function compileRules(egress: EgressRules): Rules {
   const rules: Rules = { mode: egress.mode, exact: new Map(), wildcards: new Map(), addresses: new Map() };
   for (const entry of egress.allow) addEntry(rules, entry);
@@ -54,7 +54,7 @@ function addAddress(rules: Rules, address: string, port: number | undefined): vo
   else rules.addresses.set(address, (known ?? new Set<number>()).add(port));
 }
 
-/** Ports that the policy's entries open for a normalised name; empty where no entry matches. */
+/** The ports that are open for a normalised name; empty when no entry matches. */
 export function portsFor(rules: Rules, name: string): Ports {
   const found = [rules.exact.get(name), ...parentsOf(name).map((parent) => rules.wildcards.get(parent))];
   return new Set(found.flatMap((ports) => [...(ports ?? [])]));

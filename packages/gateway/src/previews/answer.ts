@@ -1,4 +1,4 @@
-/** One visitor's request, from the parser to its end: gate, wake, request limit, guest. */
+/** Serves one visitor's request: checks it at the gate, wakes the session, waits for the request limit, forwards it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
@@ -27,7 +27,7 @@ export interface Ingress {
   onActive: (sessionId: string) => void;
 }
 
-/** The most machines that one request tries, for sessions that are paused again and again. */
+/** Machines that one request tries, since its session may be paused again before the guest answers. */
 const MAX_MACHINES = 3;
 
 const PAGE_OF = { hidden: NOT_FOUND, unauthorized: UNAUTHORIZED, foreign_origin: FOREIGN_ORIGIN };

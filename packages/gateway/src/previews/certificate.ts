@@ -1,10 +1,10 @@
-/** The operator's certificate: two files that their owner may replace at any time. */
+/** Reads and watches the files of the previews' certificate and key, which may be replaced at any time. */
 import { type FSWatcher, readFileSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import { createSecureContext } from "node:tls";
 
-/** A renewal writes two files and often moves links. Debounced: only the last event counts. */
-const REST_MS = 500;
+/** Debounce of changes: a renewal writes two files, and often moves links. */
+const DEBOUNCE_MS = 500;
 
 export interface CertificateFiles {
   certFile: string;
@@ -16,14 +16,14 @@ export interface Pair {
   key: Buffer;
 }
 
-/** Throws when the files are missing or do not belong together. */
+/** Throws when a file is missing, or certificate and key do not belong together. */
 export function readPair({ certFile, keyFile }: CertificateFiles): Pair {
   const pair = { cert: readFileSync(certFile), key: readFileSync(keyFile) };
   createSecureContext(pair);
   return pair;
 }
 
-/** Undefined for files that are missing or cannot be used. */
+/** Returns undefined for files that are missing or cannot be used. */
 export function findPair(files: CertificateFiles): Pair | undefined {
   try {
     return readPair(files);
@@ -32,12 +32,12 @@ export function findPair(files: CertificateFiles): Pair | undefined {
   }
 }
 
-/** Watches folders, because a replaced file is not the watched one. Returns the function that ends the watch. */
+/** Watches the folders: a watch on a file ends when the file is replaced. Returns the function that ends the watch. */
 export function watchPair({ certFile, keyFile }: CertificateFiles, onChange: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;
   const later = () => {
     clearTimeout(timer);
-    timer = setTimeout(onChange, REST_MS).unref();
+    timer = setTimeout(onChange, DEBOUNCE_MS).unref();
   };
   const watchers = [...new Set([dirname(certFile), dirname(keyFile)])].map(
     (folder): FSWatcher => watch(folder, { persistent: false }, later).on("error", later),

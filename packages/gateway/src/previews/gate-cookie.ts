@@ -1,12 +1,12 @@
 /**
- * The cookie that replaces a token after its first use: valid for one host, one version of the route and at most a day.
- * The gateway keeps no state about it. A new version of the route ends it.
+ * Makes and checks the cookie that replaces a token after its first use. It is valid for one host, one version of the
+ * route and at most a day. A MAC proves it, so the gateway keeps no state.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { equalBytes, macOf } from "./secrets.ts";
 
 const LIFE_S = 24 * 3600;
-/** On plain HTTP, pages of other previews can set cookies of this name as well: one valid cookie among a few is enough. */
+/** Cookies that are checked. On plain HTTP other previews' pages can add some of this name: one valid is enough. */
 const MAX_TRIED = 8;
 const OURS = /^(viv_pv$|__(host|secure)-viv_)/i;
 
@@ -17,7 +17,7 @@ interface Subject {
 
 export const gateCookieName = (secure: boolean): string => (secure ? "__Host-viv_pv" : "viv_pv");
 
-/** Whether a guest may not set, and must not see, a cookie of this name. */
+/** Whether a cookie of this name is the gateway's: a guest must neither set nor see it. */
 export const isGateCookieName = (name: string): boolean => OURS.test(name);
 
 export function mintGateCookie(subject: Subject, secure: boolean, nowMs: number): string {
@@ -35,7 +35,7 @@ export function hasGateCookie(subject: Subject, header: string, secure: boolean,
   return values.filter(({ value }) => isGood(subject, value, nowMs)).length > 0;
 }
 
-/** The Cookie header without our cookies; undefined when nothing else is in it. */
+/** The Cookie header without the gateway's cookies; undefined when there are no others. */
 export function withoutGateCookies(header: string): string | undefined {
   const others = header.split(";").filter((part) => !isGateCookieName(nameOf(part)));
   return others.length === 0 ? undefined : others.join(";").trim();

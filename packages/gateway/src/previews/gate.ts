@@ -1,4 +1,4 @@
-/** The gate: decides by the tables alone which visitors are admitted to a preview. */
+/** Decides by the tables alone which visitors are admitted to a preview. */
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 import { valuesOf } from "@vivarium/http1/headers";
 import { hasGateCookie, mintGateCookie } from "./gate-cookie.ts";
@@ -9,18 +9,18 @@ import { tokensIn, withoutTokens } from "./url-token.ts";
 import { isNavigation, type Visit } from "./visit.ts";
 
 export type Verdict =
-  /** The plain 404 page, which does not show whether there is a preview. */
+  /** Answered with the 404 page, which does not show whether there is a preview. */
   | { is: "hidden" }
   | { is: "unauthorized" }
   | { is: "login"; location: string }
-  /** The token is valid: the browser is redirected to the URL without it, with the cookie. */
+  /** The token in the URL is valid: the browser is redirected to the URL without the token and gets the gate cookie. */
   | { is: "entering"; location: string; setCookie: string }
   | { is: "foreign_origin" }
   | { is: "admitted"; route: PreviewRoute; setCookie?: string };
 
 type Admission = "none" | "public" | "url" | "header" | "cookie";
 
-/** Stands in for a missing route: the same work takes the same time. */
+/** Checked in place of a missing route, so that the time of the answer does not show whether there is one. */
 const NO_ROUTE: Pick<PreviewRoute, "version" | "cookie_key" | "visibility" | "token_sha256"> = {
   version: 1,
   cookie_key: "00".repeat(32),
@@ -45,7 +45,7 @@ export function judge(site: Site, tables: GatewayTables | undefined, visit: Visi
   if (!isNavigation(visit) || !["GET", "HEAD"].includes(visit.method)) {
     return { is: "admitted", route: found, setCookie };
   }
-  // Absolute, because a path that begins with `//` would name another host.
+  // An absolute URL, because a path that begins with `//` would name another host.
   return { is: "entering", location: visit.host.origin + withoutTokens(visit.url), setCookie };
 }
 
@@ -70,8 +70,8 @@ function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: nu
 }
 
 /**
- * The script of a service worker. A worker sees links with tokens before the gate does, and a worker of a public route
- * survives a change of the route to tokens.
+ * Whether a browser asks for the script of a service worker. A worker sees links with tokens before the gate does, and
+ * a public route's worker would stay when the route requires tokens.
  */
 function isWorkerScript(visit: Visit): boolean {
   return valuesOf(visit.headers, "service-worker").includes("script");
@@ -84,9 +84,9 @@ function presentsBearer(sha256: string, visit: Visit): boolean {
 }
 
 /**
- * A browser sends the cookie with requests of any page, and all previews of a node are one site to it. So the cookie is
- * not enough for requests of other sessions' pages or foreign pages, and a WebSocket must come from this preview. Links to
- * the preview can be opened from everywhere.
+ * Whether a request comes from a page of the same session; a WebSocket must come from this preview. Hazard: a browser
+ * sends the cookie with requests of any page, and takes all previews of a node for one site. Links may be opened from
+ * everywhere.
  */
 function comesFromOwnPages(site: Site, visit: Visit): boolean {
   const [origin] = valuesOf(visit.headers, "origin");

@@ -1,17 +1,18 @@
-/** The host name alone says which session and which port a visitor asks for. */
+/** Reads session and port out of a preview's host name, `{port}-{session_id}.<node domain>`. */
+
 export interface PreviewHost {
   sessionId: string;
   port: number;
-  /** In lower case, without a port: `8080-abc….localhost`. */
+  /** The host name in lower case, without a port: `8080-abc….localhost`. */
   name: string;
-  /** Scheme, name and port as a browser writes the origin. */
+  /** Scheme, name and port as a browser writes them in Origin. */
   origin: string;
 }
 
 export interface Site {
   nodeDomain: string;
   secure: boolean;
-  /** The only port a Host may name. */
+  /** The port that a Host must name; left out where it is the scheme's default. */
   publicPort: number;
 }
 
@@ -34,14 +35,14 @@ export function parseHost(site: Site, header: string | undefined): PreviewHost |
   };
 }
 
-/** The preview that a URL (an Origin, a Referer) belongs to. */
+/** The preview that a URL (from Origin or Referer) belongs to. */
 export function hostOfUrl(site: Site, url: string | undefined): PreviewHost | undefined {
   if (url === undefined || !URL.canParse(url)) return undefined;
   const { protocol, host } = new URL(url);
   return protocol === (site.secure ? "https:" : "http:") ? parseHost(site, host) : undefined;
 }
 
-/** Browsers leave the scheme's own port out. */
+/** Browsers leave out the scheme's default port. */
 function portSuffix({ secure, publicPort }: Site): string {
   return publicPort === (secure ? 443 : 80) ? "" : `:${publicPort}`;
 }

@@ -1,13 +1,10 @@
-/**
- * Starts previews, and retries until they start. A taken port, or a certificate that does not fit its key, keeps visitors
- * out and stops nothing else: egress is judged all the same.
- */
+/** Starts previews, and retries until they start. A taken port or a bad certificate must not stop the gateway. */
 import { sleep } from "@vivarium/kit/clock";
 import { type Previews, type PreviewsDependencies, startPreviews } from "./start.ts";
 
 const RETRY_MS = 1_000;
 
-/** Resolves after the first try. */
+/** Resolves after the first attempt. */
 export async function keepPreviews(deps: PreviewsDependencies) {
   const closing = new AbortController();
   let previews = await tryStart(deps, true);
@@ -18,9 +15,9 @@ export async function keepPreviews(deps: PreviewsDependencies) {
     }
   })();
   return {
-    // Without a listener there are no visitors to cut off.
+    // Before previews have started there are no visitors to cut off.
     settled: async () => previews?.settled(),
-    // Without a listener the pair is read at the next try.
+    // Before previews have started the next attempt reads the pair.
     reloadCertificate: () => previews?.reloadCertificate(),
     async close() {
       closing.abort();

@@ -1,4 +1,4 @@
-/** The server that visitors connect to: HTTP/1.1, over TLS where the operator gave a certificate. */
+/** Creates the HTTP/1.1 server that visitors connect to, over TLS where the operator has configured a certificate. */
 import { createServer, type Server, type ServerOptions, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
@@ -15,14 +15,14 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const HEAD_LIMIT_MS = 20_000;
 const IDLE_MS = 65_000;
 
-/** How many connections may be open, of these from one address, and of these without a whole head yet. */
+/** Limits of open connections: in all, from one address, and without a complete request head. */
 export interface Bounds {
   connections: number;
   ofOneAddress: number;
   heads: number;
 }
 
-/** Below the descriptors of one process, each connection with one to its guest. */
+/** Default limits: below the descriptors of one process, though each connection may need another one to its guest. */
 const BOUNDS: Bounds = { connections: 8_192, ofOneAddress: 1_024, heads: 2_048 };
 
 export type Answer = (...request: Parameters<Handlers["request"]>) => Promise<void>;
@@ -34,7 +34,7 @@ const OPTIONS: ServerOptions = {
   maxHeaderSize: MAX_HEADER_BYTES,
   headersTimeout: HEAD_LIMIT_MS,
   keepAliveTimeout: IDLE_MS,
-  // Bodies may take any time while they make progress (visitor-flows.ts).
+  // No limit: a body may take any time while it makes progress (visitor-flows.ts).
   requestTimeout: 0,
   highWaterMark: 16 * 1024,
   noDelay: true,
@@ -45,7 +45,7 @@ const OPTIONS: ServerOptions = {
 
 export interface ListenerDeps {
   bounds?: Partial<Bounds>;
-  /** Whether many visitors share this address. */
+  /** Whether many visitors share this address: then it has no limit of its own. */
   isShared: (address: string) => boolean;
   log: Log;
 }
@@ -64,7 +64,7 @@ export function createListener(
         ALPNProtocols: ["http/1.1"],
       }) as Server)
     : createServer(OPTIONS);
-  // Counted in strict-request.ts: past a number of headers Node would drop the rest in silence.
+  // No limit here: Node would silently drop the headers beyond it. strict-request.ts counts them.
   server.maxHeadersCount = 0;
   server.maxConnections = most.connections;
   const peers = new PeerLimit(most.ofOneAddress, isShared);
@@ -76,7 +76,7 @@ export function createListener(
       connections.add(socket);
       waiting.add(socket);
     },
-    // `100 Continue` is sent only once the request is admitted. Other expectations are ignored.
+    // `Expect: 100-continue` is answered only once the request is admitted. Other expectations are ignored.
     request: (request, response, upgrade) => {
       const { socket } = request;
       waiting.done(socket);
@@ -100,12 +100,12 @@ export async function listen(
     server.once("error", reject);
     server.listen(at.port, at.host, () => resolve());
   });
-  // From here on an error means one connection that could not be accepted, as when no descriptor is left.
+  // Once it listens, an error means one connection that could not be accepted, for example without a free descriptor.
   server.on("error", (error) => log.warn({ err: error }, "a visitor could not be let in"));
   return server.address() as AddressInfo;
 }
 
-/** Unreadable requests get a bare status, unless an answer to the same visitor has begun. */
+/** Answers an unreadable request with a bare status, unless an answer on the same connection has begun. */
 function refuseUnreadable(
   error: NodeJS.ErrnoException,
   socket: Socket & { _httpMessage?: ServerResponse },

@@ -1,4 +1,4 @@
-/** Finds a route and its machine, by index: tables can have thousands. */
+/** Finds routes and machines in the tables through an index, since tables can have thousands. */
 import type { GatewaySlot, GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 
 export interface Backend {
@@ -22,7 +22,7 @@ export function routeOf(
   return indexOf(tables).routes.get(routeKey(at.sessionId, at.port));
 }
 
-/** The session's current machine; undefined when there is none on this node. */
+/** The session's current machine; undefined when it has none on this node. */
 export function backendOf(tables: GatewayTables, sessionId: string): Backend | undefined {
   const slot = indexOf(tables).slots.get(sessionId);
   if (slot?.machine === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The pages for visitors when the guest does not answer: small, without other files, for light and dark. */
+/** The pages for visitors that the guest does not answer. */
 import type { ServerResponse } from "node:http";
 import { valuesOf } from "@vivarium/http1/headers";
 import { hasBody } from "@vivarium/http1/strict-request";
@@ -9,26 +9,34 @@ export interface Page {
   title: string;
   text: string;
   headers?: Record<string, string>;
-  /** Seconds after which a browser asks again by itself. */
+  /** Seconds after which a browser reloads the page. */
   refresh_s?: number;
 }
 
-/** Closes after a refusal: the connection becomes free for an admitted visitor. */
-const STRANGER = { Connection: "close" };
+/** Closes a refused visitor's connection, so that it becomes free for an admitted visitor. */
+const CLOSES = { Connection: "close" };
 
-/** One page for all that must look the same: no such session or route, ended, no token, a wrong token. */
+/**
+ * One page for all cases that must look alike:
+ *
+ * - an unknown host, session or port, or a destroyed session;
+ * - a missing or wrong token, or a route that was changed while the request waited;
+ * - a paused session whose previews may not wake it;
+ * - the script of a service worker;
+ * - a request from another site's page with only the cookie (its WebSocket gets FOREIGN_ORIGIN).
+ */
 export const NOT_FOUND: Page = {
   status: 404,
   title: "There is no preview here",
   text: "The address may be incomplete, or the preview has ended. Ask whoever gave it to you for the full link.",
-  headers: STRANGER,
+  headers: CLOSES,
 };
 
 export const UNAUTHORIZED: Page = {
   status: 401,
   title: "This preview wants a bearer token",
   text: "Send it as a header: Authorization: Bearer <token>.",
-  headers: { "WWW-Authenticate": "Bearer", ...STRANGER },
+  headers: { "WWW-Authenticate": "Bearer", ...CLOSES },
 };
 
 export const FOREIGN_ORIGIN: Page = {
@@ -45,6 +53,7 @@ export const WAKING: Page = {
   refresh_s: 2,
 };
 
+/** For admitted visitors of a session that has expired or failed, or whose node is lost. */
 export const GONE: Page = {
   status: 410,
   title: "This preview is over",
@@ -96,7 +105,7 @@ export function badAnswer(port: number): Page {
   };
 }
 
-/** Browsers get the page, programs its text; the plain 404 is the same for everybody. */
+/** Sends HTML to browsers, else text or JSON as `Accept` asks. NOT_FOUND is HTML for all clients. */
 export function sendPage(response: ServerResponse, visit: Visit | undefined, page: Page): void {
   if (response.headersSent || response.destroyed) return;
   const isHtml = page === NOT_FOUND || (visit !== undefined && isNavigation(visit));
@@ -109,7 +118,7 @@ export function sendPage(response: ServerResponse, visit: Visit | undefined, pag
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     ...page.headers,
-    // A connection with an unread body is closed.
+    // Closing the connection is cheaper than reading a body that is not wanted.
     ...(hasBody(response.req) && { Connection: "close" }),
   });
   response.end(body);

@@ -1,6 +1,6 @@
 /**
- * The headers that pass between visitor and guest. A request loses the gate's credentials, hop-by-hop headers, and all
- * forwarding headers but the gateway's own. An answer loses everything that has effects beyond its own host.
+ * Filters the headers between visitor and guest. Requests lose the gate's credentials, hop-by-hop headers, and
+ * forwarding headers but the gateway's own. Answers lose headers with effects beyond their own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { type Header, headerPairs, isHopByHop, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
@@ -12,9 +12,9 @@ import type { Visit } from "./visit.ts";
 
 const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "transfer-encoding", TOKEN_HEADER]);
 /**
- * Alt-Svc would lead browsers around the gate, pins would outlast the preview, Service-Worker-Allowed would let a script
- * rule paths above its own. No-Vary-Search would let a browser show a page that it has kept for a link with another token,
- * without asking the gate, and NEL would report such links to a server of the guest's choice.
+ * Answer headers that are removed. Alt-Svc would lead browsers around the gate. Key pins would outlast the preview.
+ * Service-Worker-Allowed would give a script control of paths above its own. No-Vary-Search would let a browser use a
+ * page cached for another token without asking the gate. NEL would report links with tokens to a server of the guest.
  */
 const NOT_FOR_VISITORS = [
   "transfer-encoding",
@@ -31,7 +31,7 @@ const BODYLESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 interface Origin {
   route: PreviewRoute;
   secure: boolean;
-  /** The address that is connected. */
+  /** The address at the other end of the connection: the visitor's, or a proxy's. */
   peer: string;
   isTrustedProxy: IsTrustedProxy;
 }
@@ -52,7 +52,7 @@ export function headersForGuest(visit: Visit, origin: Origin): Header[] {
   return [...kept, ...forwarded(visit, origin), ...framing(visit)];
 }
 
-/** Many servers treat `_` and `-` in names alike, so names that differ only in these are dropped as well. */
+/** Whether the gateway owns this header. Many servers treat `_` and `-` in names alike, so both spellings count. */
 function isOurs(name: string): boolean {
   const read = name.replaceAll("_", "-");
   if (isHopByHop(read) || NOT_FOR_GUESTS.has(read) || read.startsWith("x-forwarded-")) return true;
@@ -94,7 +94,7 @@ function framing(visit: Visit): Header[] {
   return isSilent ? [close, ["content-length", "0"]] : [close];
 }
 
-/** A cookie with a name, for this host alone, and not one of the gate's. */
+/** Whether a Set-Cookie value names a cookie of this host alone, and not the gate's. */
 function isOwnCookie(value: string): boolean {
   const [pair = "", ...attributes] = value.split(";");
   const end = pair.indexOf("=");
@@ -103,7 +103,7 @@ function isOwnCookie(value: string): boolean {
   return name !== "" && !isGateCookieName(name) && !hasDomain;
 }
 
-/** Without `"cookies"`, which would clear the cookies of all previews. The other kinds concern one origin. */
+/** Clear-Site-Data without `"cookies"`, which would clear the cookies of all previews. The rest affects one origin. */
 function clearable(value: string): string {
   const kinds = value.split(",").map((kind) => kind.trim().toLowerCase());
   const own = kinds.flatMap((kind) => (kind === '"*"' ? ['"cache"', '"storage"'] : [kind]));

@@ -1,10 +1,9 @@
 /**
- * Forwards one admitted request to the guest and its answer to the visitor, with back-pressure both ways.
+ * Forwards one admitted request to the guest and the answer to the visitor, with back-pressure both ways.
  *
- * On `node:http` itself: the proxy libraries looked at (httpxy, http-proxy, reply-from) pool connections to the backend,
- * extend forwarding headers instead of replacing them, pass an upgrade's answer unread, and would still need every rule
- * of `pass-headers.ts` around them. Each request has a connection of its own, so nothing one visitor left in it can
- * reach another.
+ * Uses `node:http`: the proxy libraries that were considered (httpxy, http-proxy, reply-from) pool connections, extend
+ * forwarding headers instead of replacing them, pass an upgrade's answer unread, and would still need every rule of
+ * `pass-headers.ts`. Each request has its own connection, so no visitor gets bytes that another's request left behind.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
@@ -40,8 +39,8 @@ export interface Passage {
 }
 
 /**
- * Resolves when neither side has anything more to do with the request; to `machine_gone` when the guest's machine went
- * before it answered and the request may be repeated.
+ * Resolves to `over` when the request has ended on both sides; to `machine_gone` when the machine was stopped before it
+ * answered and the request may be repeated.
  */
 export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   const { flow, response, route, visit, log } = passage;
@@ -70,7 +69,7 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   forwardToGuest(passage, (failure) => fail(pageFor(failure, passage)));
   if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
   const isGranted = visit.isUpgrade && flow.phase === "passing" && !response.headersSent;
-  // The last bytes of either side of a WebSocket still arrive.
+  // A WebSocket's guest side may still have bytes to read or to send.
   if (isGranted) await closed(flow.guestSocket);
   else flow.guest?.destroy();
   return "over";
@@ -107,13 +106,13 @@ function pageFor(failure: Failure, { flow, route }: Passage): Page {
   return isUnreached ? nothingListens(route.port) : badAnswer(route.port);
 }
 
-/** Idempotent (RFC 9110 9.2.2), and without a body that was read already. */
+/** Whether the request can be sent again: it is idempotent (RFC 9110 9.2.2), and no body of it was consumed. */
 function isRepeatable({ request }: Passage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
   return ["GET", "HEAD"].includes(request.method ?? "") && length === "0" && coding === undefined;
 }
 
-/** Moves bytes both ways, as fast as they are read, until either side is gone. */
+/** Copies bytes both ways, with back-pressure, until either side closes. */
 function joinSockets(guest: Socket, visitor: Socket): void {
   guest.pipe(visitor);
   visitor.pipe(guest);
@@ -121,19 +120,19 @@ function joinSockets(guest: Socket, visitor: Socket): void {
   tieEnds(visitor, guest);
 }
 
-/** Bytes that were received before the end still arrive. */
+/** Closes the other socket too, after the bytes that were received before. */
 function tieEnds(one: Socket, other: Socket): void {
   one.on("error", () => one.destroy());
   one.once("close", () => other.destroySoon());
 }
 
-/** The answer was sent or the visitor left. */
+/** Resolves when the answer was sent or the visitor has left. */
 function over({ flow, response, visit }: Passage): Promise<"over"> {
   return new Promise((resolve) => {
     const isOver = () => resolve("over");
     response.once("finish", isOver);
     response.once("close", isOver);
-    // A granted upgrade has no answer that could finish.
+    // A granted WebSocket never emits `finish` on its response.
     if (visit.isUpgrade) flow.visitor.once("close", isOver);
     if (response.writableFinished || flow.visitor.closed) isOver();
   });

@@ -1,4 +1,4 @@
-/** Finds the machine behind a route and wakes its session if need be; else the page that says why there is none. */
+/** Finds the machine behind a route, waking its session if necessary, or else the page that says why it has none. */
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
 import { endsWithin, sleep } from "@vivarium/kit/clock";
 import { type Backend, backendOf, routeOf } from "./lookup.ts";
@@ -7,7 +7,7 @@ import type { SharedWakes } from "./shared-wakes.ts";
 import type { TablesInForce } from "./start.ts";
 import type { VisitorFlow } from "./visitor-flows.ts";
 
-/** Tables and outcomes of wakes come on two connections: how far the tables may lag behind. */
+/** How long the tables may lag behind the outcome of a wake, which comes on another connection. */
 const TABLES_LAG_MS = 3_000;
 const RETRY_AFTER_S = 5;
 
@@ -17,10 +17,10 @@ export async function reachMachine(
   flow: VisitorFlow,
 ): Promise<Backend | Page> {
   const deadline = Date.now() + holdMs;
-  /** Until then the tables may lag behind. */
+  /** Until then a machine that is missing in the tables may still appear. */
   let patientUntil = 0;
   while (Date.now() < deadline && !flow.visitor.destroyed) {
-    const found = look(tables.current(), admitted);
+    const found = findMachine(tables.current(), admitted);
     if (typeof found === "object") return found;
     const isPatient = Date.now() < patientUntil;
     if (found === "absent" && !isPatient && patientUntil > 0) return UNAVAILABLE;
@@ -38,8 +38,8 @@ export async function reachMachine(
   return WAKING;
 }
 
-/** The gate decided about this version of the route: a route of another version counts as missing. */
-function look(
+/** A route of another version counts as missing, since the gate has admitted the visitor to this version only. */
+function findMachine(
   tables: GatewayTables | undefined,
   { session_id, port, version }: PreviewRoute,
 ): Backend | Page | "asleep" | "absent" {
@@ -56,7 +56,7 @@ function refusal(outcome: Extract<WakeOutcome, { result: "refused" }>): Page {
   return outcome.status === 410 ? GONE : notWoken(outcome.retry_after_s ?? RETRY_AFTER_S);
 }
 
-/** Waits for the next tables, until the deadline. */
+/** Resolves when the tables change, or at the deadline. */
 async function nextTables(tables: TablesInForce, deadline: number): Promise<void> {
   const over = new AbortController();
   const end = tables.subscribe(() => over.abort());

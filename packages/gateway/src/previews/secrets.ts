@@ -1,7 +1,7 @@
-/** Comparisons in constant time: hashes are compared, never the secrets themselves. */
+/** Compares secrets by their hashes, and hashes in constant time. */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 
-/** A hash without a known preimage, for comparisons when there is no secret. */
+/** Compared when there is no secret, so that the time is the same: a hash without a known preimage. */
 const NOTHING = "00".repeat(32);
 
 export function matchesHash(presented: string, sha256Hex: string | undefined): boolean {

@@ -1,8 +1,9 @@
 /** Shares one wake per session among all its visitors, and backs off after a refusal. */
 import type { WakeOutcome } from "@vivarium/contract/gateway";
 
+/** How long a refusal is reused. */
 const REST_MS = 2_000;
-/** How long an outcome is reused: the tables with the machine arrive at about the same time. */
+/** How long a success is reused: the tables with the machine arrive at about the same time. */
 const LIVE_REST_MS = 200;
 const NOT_REACHED: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
@@ -14,7 +15,7 @@ export class SharedWakes {
     this.#wake = wake;
   }
 
-  /** Never rejects. A refusal is cached for two seconds and shared by all callers. */
+  /** Shares the outcome, for `REST_MS` or `LIVE_REST_MS` after it came, among all callers. Never rejects. */
   request(sessionId: string): Promise<WakeOutcome> {
     const known = this.#known.get(sessionId);
     if (known) return known;

@@ -1,6 +1,6 @@
 /**
- * Previews: visitors reach exposed ports and nothing else. The gate decides by the tables alone. Only a request that it
- * admitted can wake a session.
+ * Starts the server for previews, through which visitors reach exposed ports and nothing else. The gate decides by the
+ * tables alone. Only an admitted request can wake a session.
  */
 import { existsSync } from "node:fs";
 import type { Server } from "node:http";
@@ -23,24 +23,24 @@ export interface PreviewsConfig {
   listen: { host: string; port: number };
   /** Hosts are `{port}-{session_id}.<nodeDomain>`, in lower case: `localhost`, `previews.example.net`. */
   nodeDomain: string;
-  /** Visitors use https: with `tls` always, without it through a proxy of the operator that ends TLS. */
+  /** Whether visitors use https: always with `tls`, and behind a proxy of the operator that ends TLS. */
   secure: boolean;
-  /** The port in preview URLs, when it differs from the one that is listened on. */
+  /** The port in preview URLs. Default: the port that is listened on. */
   publicPort?: number;
-  /** Addresses and ranges of the operator's proxies, whose forwarding headers are trusted. None: the peer is the visitor. */
+  /** Addresses and ranges of the operator's proxies, whose forwarding headers are trusted. Default: no proxies. */
   trustedProxies?: string[];
   /**
-   * PEM files, read again when they change. With `acme` they are issued and renewed by an authority; until the first is
-   * issued no visitor gets through.
+   * PEM files, read again when they change. With `acme` an authority issues and renews them. Until the first
+   * certificate is issued, every TLS handshake fails.
    */
   tls?: CertificateFiles & { acme?: AcmeConfig };
-  /** How long a request waits for its session to wake. Default 30 s. */
+  /** How long a request waits for its session to wake, in milliseconds. Default: 30,000. */
   holdMs?: number;
-  /** How many connections there may be. Default: what one process can carry. */
+  /** Limits of open connections. Default: what one process can carry. */
   bounds?: Partial<Bounds>;
 }
 
-/** The part of the tables that previews need. Until the node has sent some no visitor is admitted. */
+/** The tables, as far as previews use them. No visitor is admitted before the node has sent the first. */
 export type TablesInForce = Pick<CurrentTables, "current" | "subscribe">;
 
 export interface PreviewsDependencies {
@@ -48,21 +48,21 @@ export interface PreviewsDependencies {
   tables: TablesInForce;
   wake: (sessionId: string) => Promise<WakeOutcome>;
   log: Log;
-  /** Called when bytes of the session's previews moved, at most once a second per connection. */
+  /** Called for each request, and at most once a second per connection while it carries bytes. */
   onActive: (sessionId: string) => void;
 }
 
 export type Previews = Awaited<ReturnType<typeof startPreviews>>;
 
 const HOLD_MS = 30_000;
-/** A proxy on this host has many visitors, also when it is not a trusted one. */
+/** Loopback has no limit per address: a proxy on this host has many visitors, trusted or not. */
 const isLoopback = compileProxies(["127.0.0.0/8", "::1"]);
 
 export async function startPreviews(deps: PreviewsDependencies) {
   const { config, tables, log } = deps;
   const flows = new VisitorFlows(deps.onActive);
   const ingress: Ingress = {
-    // Port 0 until the real one is known: nothing is served before that.
+    // Port 0 is replaced below, once the server listens.
     site: { nodeDomain: config.nodeDomain, secure: config.secure, publicPort: config.publicPort ?? 0 },
     holdMs: config.holdMs ?? HOLD_MS,
     tables,
@@ -96,11 +96,11 @@ export async function startPreviews(deps: PreviewsDependencies) {
     : () => undefined;
   const at = family === "IPv6" ? `[${address}]` : address;
   return {
-    /** Where it listens: `http://127.0.0.1:8080`. */
+    /** The URL that the server listens at: `http://127.0.0.1:8080`. */
     url: () => `${config.tls ? "https" : "http"}://${at}:${port}`,
-    /** Resolves once every connection cut off by tables up to now is closed; await it before POST /v1/applied. */
+    /** Resolves once every connection that tables have cut off is closed. Awaited before tables are confirmed. */
     settled: () => flows.settled(),
-    /** Reads certificate and key again, as on SIGHUP. Files that do not fit are logged and the old pair stays. */
+    /** Reads certificate and key again. If they cannot be used, this is logged and the old pair stays. */
     reloadCertificate: reload,
     close: async () => {
       unsubscribe();
@@ -114,7 +114,7 @@ export async function startPreviews(deps: PreviewsDependencies) {
   };
 }
 
-/** The operator's pair must be usable from the start. A pair that is issued here may still be missing. */
+/** Throws when the operator's pair cannot be used. A pair from `acme` may still be missing. */
 function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefined {
   if (tls === undefined) return undefined;
   return tls.acme ? (findPair(tls) ?? "none yet") : readPair(tls);
@@ -122,7 +122,7 @@ function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefin
 
 function reloadPair(server: Server, files: PreviewsConfig["tls"], log: Log): void {
   if (files === undefined || !(server instanceof TlsServer)) return;
-  // Still being issued: not an error.
+  // A missing file is no error while the certificate is being issued.
   if (files.acme && !existsSync(files.certFile)) return;
   try {
     server.setSecureContext({ ...readPair(files), minVersion: "TLSv1.2" });

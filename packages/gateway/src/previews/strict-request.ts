@@ -1,10 +1,10 @@
-/** Refuses requests of visitors that gate and guest could understand differently. */
+/** Refuses visitors' requests that gate and guest could understand differently. */
 import type { IncomingMessage } from "node:http";
 import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { findBadFraming } from "@vivarium/http1/strict-request";
 
 const MAX_HEADERS = 100;
-/** The gate looks at one of each: a guest must not be shown another. */
+/** Headers that may be sent once at most: the gate reads the first, and the guest could read another. */
 const NEVER_TWICE = ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"];
 
 export function isMalformed(request: IncomingMessage, upgrade?: { head: Buffer }): boolean {
@@ -15,7 +15,7 @@ export function isMalformed(request: IncomingMessage, upgrade?: { head: Buffer }
     NEVER_TWICE.some((name) => valuesOf(headers, name).length > 1) ||
     !request.url?.startsWith("/") ||
     findBadFraming(request.httpVersion, headers) !== undefined ||
-    // Nothing may follow an upgrade before it was granted: not a body, not another request.
+    // Neither a body nor another request may follow an upgrade that is not granted yet.
     (upgrade !== undefined &&
       (upgrade.head.length > 0 || isSent("content-length") || isSent("transfer-encoding")))
   );

@@ -1,4 +1,4 @@
-/** The visitor's address and scheme. Only the operator's proxies are trusted to forward them. */
+/** Finds the visitor's address and scheme, which only the operator's proxies are trusted to forward. */
 import { BlockList, isIP } from "node:net";
 import { valuesOf } from "@vivarium/http1/headers";
 import { plainAddress } from "@vivarium/http1/peer-limit";
@@ -6,7 +6,7 @@ import type { Visit } from "./visit.ts";
 
 export type IsTrustedProxy = (address: string) => boolean;
 
-/** Addresses and ranges, IPv4 or IPv6. */
+/** Takes IPv4 and IPv6 addresses and ranges. Throws for any other entry. */
 export function compileProxies(entries: readonly string[]): IsTrustedProxy {
   const list = new BlockList();
   for (const entry of entries) addEntry(list, entry);
@@ -31,8 +31,8 @@ function addEntry(list: BlockList, entry: string): void {
 }
 
 /**
- * The peer's address, unless the peer is a trusted proxy: then the rightmost address of X-Forwarded-For that is not a
- * trusted proxy. Everything left of it may be forged. If it cannot be read, or all are proxies, the peer's address.
+ * The peer's address. If the peer is a trusted proxy: the rightmost address in X-Forwarded-For that is not a trusted
+ * proxy, since everything left of it may be forged; the peer's if there is no such address or it cannot be read.
  */
 export function visitorAddress(visit: Visit, peer: string, isTrusted: IsTrustedProxy): string {
   const connected = plainAddress(peer);
@@ -44,7 +44,7 @@ export function visitorAddress(visit: Visit, peer: string, isTrusted: IsTrustedP
   return visitor !== undefined && isAddress(visitor) ? visitor : connected;
 }
 
-/** The scheme that a trusted proxy forwards; undefined without exactly one. */
+/** The scheme that a trusted proxy forwards; undefined without exactly one such header. */
 export function visitorScheme(
   visit: Visit,
   peer: string,
@@ -56,7 +56,7 @@ export function visitorScheme(
   return others.length === 0 && (scheme === "http" || scheme === "https") ? scheme : undefined;
 }
 
-/** Not one with a zone, which has a meaning on its own host only. */
+/** False for an IPv6 address with a zone (`%eth0`), which has a meaning on its own host only. */
 function isAddress(text: string): boolean {
   return isIP(text) !== 0 && !text.includes("%");
 }

@@ -1,6 +1,6 @@
 /**
- * The ingress token in a URL: `?t=…`. Only values in the form of a token count. Development servers use `?t=` with a time
- * of day against caches, and must still get it.
+ * Finds and removes the ingress token in a URL, `?t=…`. Only values in the form of a token count: development servers
+ * use `?t=` with a timestamp against caches, and must still get that.
  */
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 const MAX_TRIED = 8;

@@ -1,4 +1,4 @@
-/** A visitor's request, as far as the gate and the pages use it. */
+/** Reads what the gate and the pages use of a visitor's request. */
 import type { IncomingMessage } from "node:http";
 import { type Header, headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { type PreviewHost, parseHost, type Site } from "./host.ts";
@@ -7,11 +7,12 @@ export interface Visit {
   host: PreviewHost;
   method: string;
   url: string;
-  /** Names in lower case, in order, each as often as it was sent. */
+  /** Headers with names in lower case, in the order in which they were sent, repeated ones too. */
   headers: Header[];
   isUpgrade: boolean;
 }
 
+/** Undefined unless the request has exactly one Host, a preview's. */
 export function readVisit(site: Site, request: IncomingMessage, isUpgrade: boolean): Visit | undefined {
   const headers = headerPairs(request.rawHeaders).map(([name, value]): Header => [name.toLowerCase(), value]);
   const hosts = valuesOf(headers, "host");
@@ -20,7 +21,7 @@ export function readVisit(site: Site, request: IncomingMessage, isUpgrade: boole
   return { host, method: request.method ?? "", url: request.url ?? "", headers, isUpgrade };
 }
 
-/** Whether a browser loads the answer as a page for a person. */
+/** Whether a browser loads the answer as a page: from a link, a form or the address bar, not as an image, say. */
 export function isNavigation({ headers, method, isUpgrade }: Visit): boolean {
   if (isUpgrade) return false;
   if (headers.some(([name]) => name.startsWith("sec-fetch-"))) {

@@ -1,19 +1,19 @@
 /**
- * The requests and WebSockets in flight, each with the version of the route that admitted it. A flow is cut when that
- * version or its machine goes.
+ * Tracks the requests and WebSockets in flight (flows), each with the version of the route that admitted it. A flow is
+ * cut when tables no longer have that version, when the machine that answers is gone, or when it makes no progress.
  */
 import type { Socket } from "node:net";
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 import { backendOf, routeKey, routeOf } from "./lookup.ts";
 
-/** Requests with the guest, and those that wait for a wake or for the request limit. */
+/** Flows per route: 256 at the guest (the request limit), the rest waiting for a wake or for that limit. */
 const MAX_FLOWS_OF_A_ROUTE = 256 + 2_000;
-const LOOK_EVERY_MS = 1_000;
-/** A guest under emulation can be slow to accept a connection. */
+const CHECK_EVERY_MS = 1_000;
+/** Time limit for a guest to accept a connection; long, since a guest under emulation can be slow. */
 const CONNECT_LIMIT_MS = 10_000;
-/** Long polling lets clients wait for minutes. */
+/** Time limit for a guest to begin an answer; long, since long polling lets clients wait for minutes. */
 const ANSWER_LIMIT_MS = 10 * 60_000;
-/** The longest pause of a side that has to send or to read a body. Silence alone is allowed. */
+/** The longest pause of a visitor that has to send a body, and of a side that has bytes to read. */
 const UPLOAD_LIMIT_MS = 60_000;
 const READING_LIMIT_MS = 5 * 60_000;
 
@@ -22,15 +22,15 @@ export type Phase = "waiting" | "connecting" | "asking" | "passing";
 export class VisitorFlow {
   readonly route: PreviewRoute;
   readonly visitor: Socket;
-  /** Whether bytes of the request are missing. */
+  /** Whether the visitor has not sent the whole body yet. */
   readonly owesBody: () => boolean;
   machineId?: string;
   phase: Phase = "waiting";
   guest?: { destroy(): void };
   guestSocket?: Socket;
-  /** Called instead of cutting off when the guest was too slow to begin an answer. */
+  /** Called when the guest was too slow to accept the connection or to begin an answer. */
   onSlowGuest: () => void = () => undefined;
-  /** Called instead of cutting off when the machine went before it began to answer. */
+  /** Called when the machine was gone before it began to answer. */
   onMachineGone: () => void = () => undefined;
   isCut = false;
   #progress = -1;
@@ -54,7 +54,7 @@ export class VisitorFlow {
     this.guestSocket?.destroy();
   }
 
-  /** The session was paused, or has another machine by now. False: an answer has begun and cannot be continued. */
+  /** Gives up a machine that is gone. Returns false when an answer has begun: another machine cannot continue it. */
   leaveMachine(): boolean {
     if (this.phase === "passing") return false;
     this.enter("waiting");
@@ -76,7 +76,7 @@ export class VisitorFlow {
     return isMoving;
   }
 
-  /** Ends a flow that makes no progress. Silence is allowed while neither side has to send or to read. */
+  /** Ends a flow that makes no progress. Silence is allowed while no side has a body to send or bytes to read. */
   enforceLimits(now = Date.now()): void {
     const still = now - this.#since;
     if (this.phase === "waiting") return;
@@ -100,10 +100,10 @@ export class VisitorFlows {
         if (flow.hasMoved() && flow.phase !== "waiting") onActive(flow.route.session_id);
         flow.enforceLimits();
       }
-    }, LOOK_EVERY_MS).unref();
+    }, CHECK_EVERY_MS).unref();
   }
 
-  /** Undefined when the route has more visitors than it may. */
+  /** Returns undefined when the route has too many flows. */
   open(route: PreviewRoute, visitor: Socket, owesBody: () => boolean): VisitorFlow | undefined {
     const key = routeKey(route.session_id, route.port);
     const open = this.#perRoute.get(key) ?? 0;
@@ -122,7 +122,7 @@ export class VisitorFlows {
     else this.#perRoute.set(key, open);
   }
 
-  /** Cuts the flows that these tables do not allow. */
+  /** Cuts the flows that these tables do not allow, or makes them look for another machine. */
   enforce(tables: GatewayTables): void {
     for (const flow of this.#flows) {
       const standing = standingOf(tables, flow);
@@ -149,7 +149,7 @@ export class VisitorFlows {
   }
 }
 
-/** `moved`: the visitor is still admitted, but the machine is gone or another one. */
+/** `moved`: the visitor is still admitted, but the flow's machine is no longer the session's. */
 function standingOf(
   tables: GatewayTables,
   { route: { session_id: sessionId, port, version }, machineId }: VisitorFlow,
@@ -161,7 +161,7 @@ function standingOf(
   return isThere ? "good" : "moved";
 }
 
-/** Bytes received and bytes that left the buffer: buffered bytes are not progress. */
+/** Bytes received plus bytes sent. Bytes that are still buffered are not progress. */
 function moved(socket: Socket | undefined): number {
   return socket === undefined ? 0 : socket.bytesRead + socket.bytesWritten - socket.writableLength;
 }

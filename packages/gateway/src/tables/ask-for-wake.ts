@@ -3,11 +3,11 @@ import { WakeOutcome } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
 import type { NodeClient } from "./node-client.ts";
 
-/** The node answers after at most 30 s. */
+/** Time limit of the call: the node answers after at most 30 s. */
 const WAKE_MS = 35_000;
 const RETRY_AFTER_S = 2;
 
-/** Never rejects. */
+/** Never rejects: a call that fails is a refusal with status 503. */
 export async function askForWake(
   { node, log }: { node: NodeClient; log: Log },
   sessionId: string,

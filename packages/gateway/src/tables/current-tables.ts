@@ -1,20 +1,21 @@
+/** Holds the node's tables in force: machines with their policies, preview routes, name servers, forbidden ranges. */
 import type { GatewayTables } from "@vivarium/contract/gateway";
 import { compileRanges, type IsNever } from "../policy/address-ranges.ts";
 import { compileRules, type Rules } from "../policy/rules.ts";
 import { KnownPins } from "./known-pins.ts";
 
-/** A slot with a machine: the machine that connections to the host address come from, and its policy. */
+/** A slot (a host address that one machine reaches the gateway at) with its machine and the machine's policy. */
 export interface MachineSlot {
   hostAddress: string;
   machineId: string;
   sessionId: string;
   generation: number;
   rules: Rules;
-  /** Kept while machine and generation stay the same. */
+  /** Stay the same object while machine and policy generation are the same. */
   pins: KnownPins;
 }
 
-/** The tables in force, compiled, and replaced as a whole. Before the first ones everything is refused. */
+/** Replaces the tables as a whole. Before the first tables arrive, everything is refused. */
 export class CurrentTables {
   #tables: GatewayTables | undefined;
   #slots = new Map<string, MachineSlot>();
@@ -25,7 +26,7 @@ export class CurrentTables {
     return this.#tables;
   }
 
-  /** The slot of this host address; undefined: connections are refused. */
+  /** The slot of this host address; undefined when it has no machine: connections are refused then. */
   slotAt(hostAddress: string): MachineSlot | undefined {
     return this.#slots.get(hostAddress);
   }
@@ -48,7 +49,7 @@ export class CurrentTables {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Throws when the tables cannot be read; the former ones stay in force. */
+  /** Throws when a range in the tables cannot be read; the former tables stay in force. */
   replace(tables: GatewayTables): void {
     const isNever = compileRanges(tables.never);
     this.#slots = slotsOf(tables, this.#slots);
@@ -57,7 +58,7 @@ export class CurrentTables {
     for (const listener of [...this.#listeners]) listener();
   }
 
-  /** The node may have restarted, and made the kernel's rules anew. */
+  /** Called after a reconnect: a node that has restarted may have dropped the pins from the kernel's rules. */
   forgetPins(): void {
     for (const { pins } of this.#slots.values()) pins.clear();
   }

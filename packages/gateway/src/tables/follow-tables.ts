@@ -1,6 +1,6 @@
 /**
- * The link to the node: an endless stream of tables. The newest ones are put in force and then confirmed. While the node
- * is away, the last tables stay in force.
+ * Reads the node's endless stream of tables, puts the newest in force and confirms them. While the node cannot be
+ * reached, the last tables stay in force.
  */
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
@@ -12,7 +12,7 @@ import type { CurrentTables } from "./current-tables.ts";
 import type { NodeClient } from "./node-client.ts";
 import { readLines } from "./read-lines.ts";
 
-/** The node sends a heartbeat every 5 s. */
+/** A stream without a byte for this long counts as broken: the node sends a heartbeat every 5 s. */
 const SILENCE_MS = 15_000;
 const RECONNECT_MS = 200;
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
@@ -20,12 +20,12 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 export interface FollowDeps {
   node: NodeClient;
   tables: CurrentTables;
-  /** Resolves once all that the tables in force do not allow has ended. */
+  /** Resolves once every connection that the tables in force do not allow is closed. */
   settled: () => Promise<unknown>;
   log: Log;
 }
 
-/** Until the signal aborts. */
+/** Reconnects until the signal aborts. */
 export async function followTables(deps: FollowDeps, signal: AbortSignal): Promise<void> {
   let isKnownAway = false;
   while (!signal.aborted) {
@@ -46,10 +46,10 @@ async function followOnce(deps: FollowDeps, signal: AbortSignal, onConnected: ()
   onConnected();
   deps.tables.forgetPins();
   let newest = "";
-  // Tables that newer ones have overtaken are skipped.
+  // While tables are being applied only the newest line is kept: older tables are skipped.
   const applying = new Coalesced(async () => {
     const version = await putInForce(deps, newest);
-    // The node waits for a confirmation that did not arrive, and must send its tables anew.
+    // The node waits for a confirmation that failed. Closing the stream makes it send its tables again.
     if (version !== undefined) await confirm(deps, version).catch((error) => stream.destroy(error));
   });
   try {
@@ -77,7 +77,7 @@ async function openStream(socketPath: string, signal: AbortSignal): Promise<Inco
   throw new Error(`the node answered ${response.statusCode} instead of tables`);
 }
 
-/** The version; undefined when the former tables stay in force. */
+/** Resolves to the version to confirm; undefined when the tables could not be put in force. */
 async function putInForce({ tables, settled, log }: FollowDeps, line: string): Promise<number | undefined> {
   try {
     const sent = GatewayTables.parse(JSON.parse(line));

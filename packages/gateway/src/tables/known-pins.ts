@@ -1,19 +1,19 @@
-/** The addresses that the kernel lets one machine reach, or is about to, for `host:port` entries of one policy generation. */
+/** Remembers which addresses were opened (pinned) for one machine, for the `host:port` entries of its policy. */
 
-/** As many as the node opens for one machine. A forgotten one is only requested once more. */
+/** Remembered pins, as many as the node opens for one machine. A forgotten pin is requested again. */
 const MOST_KEPT = 4096;
 
 interface KnownPin {
-  /** Milliseconds of `performance.now()`. */
+  /** When the pin ends, in milliseconds of `performance.now()`. */
   until: number;
-  /** Whether the kernel has it; never rejects. */
+  /** Resolves to whether the kernel has opened the address; never rejects. */
   isOpen: Promise<boolean>;
 }
 
 export class KnownPins {
   readonly #byName = new Map<string, KnownPin>();
 
-  /** Undefined when none lasts until then. */
+  /** The pin of this address; undefined when it is missing or ends before `until`. */
   find(host: string, address: string, until: number): Promise<boolean> | undefined {
     const pin = this.#byName.get(keyOf(host, address));
     return pin !== undefined && pin.until >= until ? pin.isOpen : undefined;

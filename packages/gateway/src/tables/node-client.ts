@@ -3,7 +3,7 @@ import { Agent, request } from "node:http";
 import { text } from "node:stream/consumers";
 
 const CALL_MS = 5_000;
-/** Connections for each kind of call: no kind waits behind another. */
+/** Connections per path: each path has its own pool, so that no kind of call waits behind another. */
 const MOST_SOCKETS = 256;
 
 export class NodeClient {
@@ -14,7 +14,7 @@ export class NodeClient {
     this.socketPath = socketPath;
   }
 
-  /** Rejects when the node cannot be reached or does not answer in time; never for a status, or a body that is no JSON. */
+  /** Rejects when the node does not answer in time. Any status resolves; a body that is not JSON is `undefined`. */
   post(path: string, body: unknown, timeoutMs = CALL_MS): Promise<{ status: number; body: unknown }> {
     const payload = JSON.stringify(body);
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(payload) };

@@ -1,6 +1,6 @@
 import type { CurrentTables } from "./current-tables.ts";
 
-/** One value per machine, dropped with the machine. */
+/** Keeps one value per machine, made at first use and dropped when the machine is no longer in the tables. */
 export class PerMachine<T> {
   readonly #make: () => T;
   readonly #kept = new Map<string, T>();

@@ -1,4 +1,4 @@
-/** The lines of a byte stream, without their ends. Throws when a line is longer than `maxBytes`. */
+/** Yields the lines of a byte stream without line ends. Throws when an unfinished line exceeds `maxBytes`. */
 export async function* readLines(stream: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<string> {
   let parts: Buffer[] = [];
   let held = 0;

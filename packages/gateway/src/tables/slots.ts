@@ -1,6 +1,4 @@
-/**
- * The listeners of slots: bound for each host address in the tables before its first machine, closed with the slot.
- */
+/** Opens the listeners of each slot in the tables, with or without a machine, and closes them with the slot. */
 import { once } from "node:events";
 import type { Server } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
@@ -13,7 +11,7 @@ export interface Listener {
   close(): void;
 }
 
-/** Rejects while the address or the port is not available. */
+/** Listens with a TCP server. Rejects while the address or the port is not available. */
 export async function listenAt(
   server: Server,
   host: string,
@@ -44,7 +42,7 @@ export class Slots {
     deps.tables.subscribe(() => this.#follow());
   }
 
-  /** Resolves once each slot of the current tables was tried. Those that failed are retried in the background. */
+  /** Resolves after the first attempt for each slot of the current tables. Failures are retried in the background. */
   async settled(): Promise<void> {
     await Promise.all([...this.#slots.values()].map((slot) => slot.tried));
   }
@@ -86,7 +84,7 @@ class Slot {
     this.#listeners.clear();
   }
 
-  /** Resolves after the first try. */
+  /** Resolves after the first attempt, and retries in the background. */
   async #keepTrying(open: OpenListener): Promise<void> {
     if (await this.#isOpened(open, true)) return;
     void (async () => {
@@ -103,7 +101,7 @@ class Slot {
       else this.#listeners.add(listener);
       return true;
     } catch (error) {
-      // The address appears with the slot's devices, which may come after the tables.
+      // The slot's address is created with its network device, which may come after the tables.
       if (isFirst)
         this.#deps.log.debug({ err: error, address: this.#address }, "a slot is not listened for yet");
       return false;

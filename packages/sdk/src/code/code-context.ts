@@ -1,3 +1,4 @@
+/** `CodeContext`, which runs Python in a process of a session that keeps its variables. */
 import { LIMITS } from "@vivarium/contract/api/limits";
 import { VivariumError } from "../errors.ts";
 import { type ExecEvent, execStream } from "../exec.ts";
@@ -10,16 +11,17 @@ import { type KernelEvent, readKernelEvents } from "./kernel-events.ts";
 import { kernelFiles } from "./kernel-files.ts";
 import { type RunQueue, runQueueOf } from "./run-queue.ts";
 
-/** Time limit for a new kernel to listen. */
+/** Seconds that a new kernel (the Python process) may take to listen. */
 const START_S = 20;
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** Below the time limit of a command, so that this client reports the timeout itself. */
+/** The longest timeout of a run: below that of a command, so that the kernel and not the command times out. */
 const LONGEST_TIMEOUT_MS = LIMITS.execTimeoutMaxMs - 60_000;
-/** Linux limits one argument to 128 KiB. */
+/** Characters of one argument of the asking command: Linux limits an argument to 128 KiB. */
 const PIECE_CHARS = 100_000;
+/** Characters of a whole request, as JSON in ASCII. */
 const REQUEST_CHARS = 512 * 1024;
 const NOT_BEGUN = "the run before this one was broken off, and this one was not begun";
-/** The error of a run that the hour of a command ended before its own timeout. */
+/** The error of a run that ended before its own timeout, because its command had reached the time limit of one hour. */
 const CUT_OFF = {
   name: "KeyboardInterrupt",
   value:
@@ -27,20 +29,20 @@ const CUT_OFF = {
   traceback: "",
 };
 
-/** Options of a new context. */
+/** Options of a context. */
 export interface CodeContextOptions {
   language?: "python";
-  /** 1 to 58 of a-z, 0-9 and hyphens. The same name is the same context. Default: a new name. */
+  /** Name: 1 to 58 of a-z, 0-9 and hyphens. The same name is the same context. Default: a random name. */
   name?: string;
-  /** Working directory at the start. Default: /workspace. */
+  /** Working directory of the new process. Default: /workspace. */
   cwd?: string;
-  /** Keeps the session from pausing when it is idle. Default: false. A pause loses no variable. */
+  /** Keeps the session from pausing while the process runs. Default: false. A pause loses no variables. */
   keepAlive?: boolean;
 }
 
 /** Options of one run. */
 export interface RunCodeOptions extends CallOptions, Listeners {
-  /** Counted from when the code begins to run. Default: 30 s; at most 59 minutes. */
+  /** Milliseconds from the start of the code. Default: 30,000; at most 59 minutes. */
   timeoutMs?: number;
 }
 
@@ -48,15 +50,15 @@ type Request = { do: "run"; code: string; timeout_s: number } | { do: "interrupt
 
 /**
  * A Python process in a session that keeps its variables from one run to the next, through pauses and into forks. Made
- * by `session.createCodeContext()`. It is the named process `code-<name>`, started by its first run; runs of one
- * context are executed one at a time, in the order of the calls; contexts run side by side.
+ * by `session.createCodeContext()`. The process is named `code-<name>` and started by the first run. Runs of one
+ * context are executed one at a time, in the order of the calls; different contexts run in parallel.
  */
 export class CodeContext {
   readonly name: string;
   readonly #transport: Transport;
   readonly #sessionId: string;
   readonly #options: CodeContextOptions;
-  /** A kernel has answered: if it is missing later, its variables are lost. */
+  /** Whether a kernel has answered: if it is missing later, its variables are lost. */
   #wasThere = false;
 
   constructor(transport: Transport, sessionId: string, options: CodeContextOptions & { name: string }) {
@@ -67,13 +69,14 @@ export class CodeContext {
   }
 
   /**
-   * Runs code as a cell of a notebook: top-level `await` works, the value of an expression at the end is shown,
-   * `display(x)` shows others, figures of matplotlib are shown and closed. An exception and a timeout are results, not
-   * errors. A timeout raises KeyboardInterrupt; code that does not end within 5 s of it is killed.
+   * Runs code as a cell of a notebook: top-level `await` works; `results` are the value of an expression at the end,
+   * values given to `display(x)`, and figures of matplotlib, which are then closed. An exception and a timeout are
+   * results, not errors. A timeout raises KeyboardInterrupt; code that does not end within 5 s after it is killed.
    *
-   * Rejects with `kernel_died` when the process ended (the next run gets a new one), `kernel_failed` when there is no
-   * Python 3.9 or it could not be started, and as `execStream` does: `exec_failed` when the session is paused
-   * meanwhile: the code continues after the wake, and waiting runs are dropped. Aborting interrupts the code.
+   * Rejects with `kernel_died` when the process has ended (the next run gets a new one), with `kernel_failed` when the
+   * session has no Python 3.9 or it could not be started, and as `execStream` does. When the session is paused
+   * meanwhile, it rejects with `exec_failed`, waiting runs too; the code continues after the wake. Aborting interrupts
+   * the code.
    *
    * @example
    * await context.run("x = 6");
@@ -99,7 +102,7 @@ export class CodeContext {
         await run.take(event);
       }
     } catch (error) {
-      // A waiting run would wake the session that has just been paused.
+      // The session may have just been paused: a waiting run would wake it.
       if (hasCode(error, "exec_failed")) this.#queue.drop(new VivariumError("exec_failed", NOT_BEGUN));
       throw error;
     }
@@ -109,7 +112,7 @@ export class CodeContext {
     throw lost("the kernel was killed");
   }
 
-  /** Raises KeyboardInterrupt in the running code, if any. Its run ends with that error. */
+  /** Raises KeyboardInterrupt in the running code, if any. */
   async interrupt(options: CallOptions = {}): Promise<void> {
     await this.#sendRequest({ do: "interrupt" }, options);
   }
@@ -150,12 +153,12 @@ export class CodeContext {
     return new Processes(this.#transport, this.#sessionId);
   }
 
-  /** Without a kernel there is nothing to interrupt or to restart. */
+  /** Does nothing without a kernel: there is nothing to interrupt or to restart. */
   async #sendRequest(request: Request, options: CallOptions): Promise<void> {
     await Array.fromAsync(this.#ask(inPieces(request), 0, options));
   }
 
-  /** Asks the kernel, and starts one only if none answers: usually there is one. */
+  /** Asks the kernel. Starts a kernel only if no kernel answers, and replaces it if it still does not. */
   async *#askRunning(pieces: string[], options: CallOptions): AsyncGenerator<KernelEvent, void, void> {
     for (const prepare of [async () => 0, () => this.#start(options), () => this.#replaceKernel(options)]) {
       let absence: KernelEvent["event"] | undefined;
@@ -168,7 +171,7 @@ export class CodeContext {
           else if (event.event === "waited") hasWaited = true;
           else yield event;
         }
-        // The kernel was busy with another client's code for as long as a command may wait: ask it again.
+        // The command timed out while the kernel was busy with another client's code: ask again.
       } while (hasWaited);
       if (absence === undefined) {
         this.#wasThere = true;
@@ -179,14 +182,14 @@ export class CodeContext {
     throw new VivariumError("kernel_failed", await this.#complaint(options));
   }
 
-  /** Throws when there was a kernel whose variables the caller may rely on. */
+  /** Throws when an earlier kernel's variables are lost, since the caller may rely on them. */
   #throwIfLost(what: string): void {
     if (!this.#wasThere) return;
     this.#wasThere = false;
     throw lost(what);
   }
 
-  /** Runs one command in the guest that talks to the kernel and ends with the answer (kernel/ask.py). */
+  /** Runs a command in the guest that sends the request to the kernel and prints the answer (kernel/ask.py). */
   async *#ask(
     pieces: string[],
     waitS: number,
@@ -207,7 +210,7 @@ export class CodeContext {
     else if (watched.exitCode !== 0) throw new VivariumError("kernel_failed", watched.complaint);
   }
 
-  /** Resolves to how long the kernel may take to listen. A kernel that another client just started counts as well. */
+  /** Starts a kernel unless another client has just started it. Resolves to the seconds that it may take to listen. */
   async #start(options: CallOptions): Promise<number> {
     const { pathOf, files } = await kernelFiles();
     const { results } = await new Files(this.#transport, this.#sessionId).writeBatch(files, options);
@@ -220,7 +223,7 @@ export class CodeContext {
       this.#throwIfLost("the kernel has ended");
     } catch (error) {
       if (!hasCode(error, "conflict")) throw error;
-      // Either it runs already, or 32 others do and it may not start.
+      // `conflict` means that the kernel runs already, or that 32 other processes run and it cannot be started.
       const { processes } = await this.#processes.list(options);
       const isThere = processes.some(({ name, state }) => name === this.#processName && state === "running");
       if (!isThere) throw error;
@@ -228,7 +231,7 @@ export class CodeContext {
     return START_S;
   }
 
-  /** For a kernel that runs but cannot be reached, for example because its socket was deleted. */
+  /** Replaces a kernel that runs but cannot be reached, for example because its socket was deleted. */
   async #replaceKernel(options: CallOptions): Promise<number> {
     const { state } = await this.#processes.get(this.#processName, options);
     if (state === "exited") throw new VivariumError("kernel_failed", await this.#complaint(options));
@@ -242,7 +245,7 @@ export class CodeContext {
   }
 }
 
-/** Output of the asking command, and how it ended. */
+/** The standard output of the asking command. Records its error output and how it ended. */
 class AskOutput implements AsyncIterable<Uint8Array> {
   readonly #events: AsyncIterable<ExecEvent>;
   #stderr = "";
@@ -253,7 +256,7 @@ class AskOutput implements AsyncIterable<Uint8Array> {
     this.#events = events;
   }
 
-  /** Python exits with 2 when the program is missing. */
+  /** Whether kernel/ask.py is missing in the guest: Python exits with 2 then. */
   get isMissing(): boolean {
     return this.exitCode === 2;
   }
@@ -276,7 +279,7 @@ class AskOutput implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** In ASCII, since the kernel's command line is bytes; in pieces that each fit into one argument. */
+/** Splits a request into arguments, as JSON in ASCII, so that no character is split or depends on an encoding. */
 function inPieces(request: Request): string[] {
   const text = JSON.stringify(request).replaceAll(
     /[\u007f-\uffff]/g,

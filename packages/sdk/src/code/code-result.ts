@@ -1,12 +1,12 @@
-/** The result of a run of code, in the terms of other code interpreters. */
+/** The types of the result of a run of code, named as in other code interpreters. */
 
 /**
- * One format of one value. `value` numbers the shown values of a run from 0: a table comes as several results with the
- * same number. `main` marks the value of the expression at the end of the code.
+ * One format of one shown value. `value` numbers the values of a run from 0: the formats of a table, for example, have
+ * the same number. `main` marks the value of the expression at the end of the code.
  */
 export type CodeResult = { value: number; main: boolean } & (
   | {
-      /** `repr` of the value, and HTML where it has some (tables, for example). */
+      /** `repr` of the value, or its HTML if it has any (tables, for example). */
       type: "text/plain" | "text/html";
       data: string;
     }
@@ -22,7 +22,7 @@ export type CodeResult = { value: number; main: boolean } & (
     }
 );
 
-/** An exception that the code did not catch; `sys.exit` is a SystemExit, a timeout a KeyboardInterrupt. */
+/** An exception that the code did not catch. `sys.exit` is a SystemExit, a timeout a KeyboardInterrupt. */
 export interface CodeError {
   name: string;
   value: string;
@@ -31,16 +31,16 @@ export interface CodeError {
 
 export interface CodeExecution {
   results: CodeResult[];
-  /** The first 4 MiB of standard output, as text; `onStdout` gets all of it. */
+  /** The first 4 Mi characters of standard output; `onStdout` gets all of it. The same holds for `stderr`. */
   stdout: string;
   stderr: string;
   error?: CodeError;
   /** Number of the run in its context, from 1; restarts at 1 with a new process. */
   execution_count: number;
-  /** The code was interrupted by its timeout. */
+  /** Whether the code was interrupted by a timeout. */
   timed_out: boolean;
   duration_ms: number;
-  /** Part of `stdout`, `stderr` or `results` was left out. */
+  /** Set when part of `stdout`, `stderr` or `results` was left out. */
   truncated?: true;
 }
 

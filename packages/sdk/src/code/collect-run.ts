@@ -1,20 +1,20 @@
+/** Assembles the result of a run from the kernel's events. */
 import { LIMITS } from "@vivarium/contract/api/limits";
 import type { CodeExecution, CodeResult } from "./code-result.ts";
 import type { KernelEvent } from "./kernel-events.ts";
 
-/** Memory limit of one run in this process. */
+/** Characters of the results of one run that are kept. Results beyond it are only passed to `onResult`. */
 const RESULTS_CHARS = 64 * 1024 * 1024;
-/** Size of a result beside its data. */
+/** Characters that a result counts in addition to its data. */
 const RESULT_CHARS = 512;
 
-/** Callbacks while the code runs. A returned promise slows the code down, once enough output is in flight. */
+/** Callbacks while the code runs. A pending promise holds back output, and blocks the code once buffers are full. */
 export interface Listeners {
   onStdout?: (text: string) => void | Promise<void>;
   onStderr?: (text: string) => void | Promise<void>;
   onResult?: (result: CodeResult) => void | Promise<void>;
 }
 
-/** Assembles the messages of a kernel about one run. */
 export class RunCollector {
   readonly execution: CodeExecution = {
     results: [],

@@ -1,11 +1,11 @@
-/** Messages of a kernel, one JSON object per line (kernel/serve.py). They come from a guest: nothing is trusted. */
+/** Reads and validates the events that a kernel in a guest sends, one JSON object per line (kernel/serve.py). */
 import { VivariumError } from "../errors.ts";
 import { readLines } from "../read-lines.ts";
 import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
 export type KernelEvent =
-  /** `absent`: no kernel listens; `missing`: no asking program; `waited`: timed out before the code began. */
+  /** `absent`: no kernel listens; `missing`: kernel/ask.py is missing; `waited`: timed out before the code began. */
   | { event: "absent" | "missing" | "waited" | "ok" }
   | { event: "begin"; count: number }
   | { event: "stdout" | "stderr"; text: string }
@@ -13,9 +13,9 @@ export type KernelEvent =
   | { event: "end"; timedOut: boolean; error: CodeError | undefined }
   | { event: "died"; timedOut: boolean; reason: string; code: number };
 
-/** The kernel cuts each format at 8 MiB. */
+/** The longest line, in bytes: the four formats of a value fit, since the kernel cuts each at 8 MiB. */
 const LINE_BYTES = 48 * 1024 * 1024;
-/** The order of the formats of one value. */
+/** The formats of a value, in the order of its results. */
 const TYPES: readonly CodeResultType[] = ["text/plain", "text/html", "image/png", "application/json"];
 
 export async function* readKernelEvents(

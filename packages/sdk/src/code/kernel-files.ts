@@ -1,4 +1,4 @@
-/** The programs of a kernel, as they are written into a session (in Node). */
+/** Loads the Python programs of a kernel, which are written into a session (in Node). */
 import type { FileToWrite } from "../files/files.ts";
 
 const NAMES = ["ask.py", "serve.py", "work.py", "vivarium_display.py"] as const;
@@ -19,7 +19,7 @@ async function load() {
     NAMES.map((name) => readFile(new URL(`kernel/${name}`, import.meta.url), "utf8")),
   );
   const version = createHash("sha256").update(texts.join("\0")).digest("hex").slice(0, 12);
-  // Absolute, in the guest. Named by a hash of the contents, so that versions do not disturb each other.
+  // The folder is named by a hash of the programs, so that versions of this package do not overwrite each other's.
   const pathOf = (name: (typeof NAMES)[number]) => `/workspace/.vivarium/kernel-${version}/${name}`;
   const files: FileToWrite[] = NAMES.map((name, i) => ({ path: pathOf(name), content: texts[i] ?? "" }));
   return { pathOf, files };

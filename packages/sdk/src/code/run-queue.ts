@@ -1,12 +1,13 @@
+/** Executes the runs of one context one at a time. */
 import type { Transport } from "../transport.ts";
 
 /**
- * The runs of one context that this client asked for: executed one at a time, in the order of the calls. A command may
- * take one hour from its request, so the request of a waiting run is not sent yet.
+ * Queues the runs that this client asked for, in the order of the calls. The time limit of a command, one hour, counts
+ * from its request, so the request of a waiting run is not sent yet.
  */
 export class RunQueue {
   readonly #whenEmpty: () => void;
-  /** Resolves when every run asked for so far is over. */
+  /** Resolves when every run so far has ended. */
   #last: Promise<unknown> = Promise.resolve();
   #size = 0;
   readonly #waiting = new Set<(reason: Error) => void>();
@@ -15,16 +16,16 @@ export class RunQueue {
     this.#whenEmpty = whenEmpty;
   }
 
-  /** Does the work when everything before it is over. Rejects at once when the signal is aborted before that. */
+  /** Does the work when all earlier work has ended. Rejects at once when the signal is aborted before. */
   run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     const before = this.#last;
     return this.#append(async () => {
-      await this.#turn(before, signal);
+      await this.#waitFor(before, signal);
       return await work();
     });
   }
 
-  /** Rejects all waiting runs with this reason, and does the work at once; later runs come after it. */
+  /** Rejects all waiting runs with this reason, and does the work at once. Later runs wait for it. */
   cutIn<T>(work: () => Promise<T>, reason: Error): Promise<T> {
     this.drop(reason);
     return this.#append(work);
@@ -35,7 +36,7 @@ export class RunQueue {
     for (const drop of this.#waiting) drop(reason);
   }
 
-  /** A run that leaves the queue before its turn does not let later runs overtake earlier ones. */
+  /** Race: a run that leaves the queue early must not let later runs overtake earlier ones. Later runs wait for all. */
   async #append<T>(work: () => Promise<T>): Promise<T> {
     const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
     this.#last = Promise.all([this.#last, isOver]);
@@ -48,7 +49,7 @@ export class RunQueue {
     }
   }
 
-  async #turn(before: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
+  async #waitFor(before: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
     signal?.throwIfAborted();
     const { promise: isDropped, reject: drop } = Promise.withResolvers<never>();
     const onAbort = () => drop(signal?.reason);
@@ -65,7 +66,7 @@ export class RunQueue {
 
 const queues = new WeakMap<Transport, Map<string, RunQueue>>();
 
-/** The queue of a context, shared by all its objects of one client. Empty queues are not kept. */
+/** The queue of a context, shared by all `CodeContext` objects of one client. Empty queues are dropped. */
 export function runQueueOf(transport: Transport, context: string): RunQueue {
   const ofClient = queues.get(transport) ?? new Map<string, RunQueue>();
   queues.set(transport, ofClient);

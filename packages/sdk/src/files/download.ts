@@ -1,7 +1,8 @@
+/** Downloads a file of a session, as a stream or into a local file. */
 import { errorFromNetwork, VivariumError } from "../errors.ts";
 import { type CallOptions, send, type Transport } from "../transport.ts";
 
-/** The bytes of a file as they come, only as fast as they are taken. Leaving the loop ends the transfer. */
+/** Yields the bytes of a file, with back-pressure. Leaving the loop ends the transfer. */
 export async function* readStream(
   transport: Transport,
   path: string,
@@ -30,7 +31,7 @@ export async function* readStream(
   if (Number.isFinite(expected) && bytes !== expected) throw brokenOff(query.path);
 }
 
-/** Saves the bytes as a local file, whole or not at all: they are written under another name, then renamed. */
+/** Saves the bytes as a local file, whole or not at all: they are written to another file, which is then renamed. */
 export async function saveStream(
   content: AsyncIterable<Uint8Array>,
   file: string,

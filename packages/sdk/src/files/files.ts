@@ -1,3 +1,4 @@
+/** `session.files`, the files of a session. */
 import type {
   FileBatchResult,
   FileContent,
@@ -14,19 +15,19 @@ import { type CallOptions, getJson, postJson, sendJson, sessionPath, type Transp
 import { readStream, saveStream } from "./download.ts";
 import { openUpload, type UploadSource } from "./upload-source.ts";
 
-/** Limits of a search for paths. */
+/** Options of a search for paths. */
 export interface FindOptions extends CallOptions {
   /** Directory to search. Default: /workspace. */
   path?: string;
-  /** Most paths (find) or matching files (grep). Default: 1,000; at most 10,000. */
+  /** Limit of paths (find) or of files with matches (grep). Default: 1,000; at most 10,000. */
   maxResults?: number;
 }
 
-/** Limits of a search for lines. */
+/** Options of a search for lines. */
 export interface GrepOptions extends FindOptions {
-  /** Glob that base names must match. */
+  /** Glob that the base names of searched files must match. */
   filePattern?: string;
-  /** Default: false. */
+  /** Whether upper and lower case differ. Default: false. */
   caseSensitive?: boolean;
   /** Lines before and after each match, 0 to 10. Default: 0. */
   contextLines?: number;
@@ -78,8 +79,8 @@ export class Files {
   }
 
   /**
-   * The bytes of a file of any size, only as fast as the loop takes them. Throws `stream_interrupted` when the
-   * transfer breaks off. Leaving the loop, or aborting, ends it.
+   * The bytes of a file of any size, read only as fast as the loop takes them. Throws `stream_interrupted` when the
+   * transfer breaks. Leaving the loop, or aborting, ends the transfer.
    *
    * @example
    * for await (const chunk of session.files.readStream("video.mp4")) out.write(chunk);
@@ -114,7 +115,7 @@ export class Files {
   }
 
   /**
-   * Writes up to 64 files of together 8 MiB. Each has an outcome of its own: `ok`, or an `error`.
+   * Writes up to 64 files, 8 MiB in all. Each file has its own result: `ok`, or an `error`.
    *
    * @example
    * const { results } = await session.files.writeBatch([{ path: "a.txt", content: "a" }]);
@@ -126,8 +127,8 @@ export class Files {
 
   /**
    * Writes a file of any size, whole or not at all, reading the source only as fast as the guest takes it. Resolves to
-   * `bytes` and `sha256` of what was written. An upload is never sent again once a part of its stream was read: a
-   * broken upload rejects with `connection_failed`. A source that fails rejects with its own error.
+   * `bytes` and `sha256` of the written file. When the connection breaks, the upload is repeated if the source can be
+   * read again, else it rejects with `connection_failed`. If the source fails, it rejects with the source's error.
    *
    * @example
    * await session.files.upload("data.csv", { file: "./data.csv" });
@@ -152,7 +153,7 @@ export class Files {
   }
 
   /**
-   * Names in a directory, in byte order; directories end in `/`. `truncated` when there are more than 100,000.
+   * Names in a directory, in byte order; names of directories end in `/`. `truncated` when there are more than 100,000.
    *
    * @example
    * const { entries } = await session.files.list("src");
@@ -162,8 +163,8 @@ export class Files {
   }
 
   /**
-   * Absolute paths of files that match a glob: `*`, `?`, `[…]`, and `/**` at the end for everything below. Looks at
-   * 10,000 files; `truncated` when there are more.
+   * Absolute paths of the files and links that match a glob: `*`, `?`, `[…]`, and `**` as a whole segment for any
+   * number of directories. Visits 10,000 files and links in directories that can match; `truncated` beyond a limit.
    *
    * @example
    * const { paths } = await session.files.find("src/**", { maxResults: 100 });
@@ -174,7 +175,7 @@ export class Files {
   }
 
   /**
-   * Lines that match a regular expression in RE2 syntax. Reads 10,000 files and 256 MiB; `truncated` when there is more.
+   * Lines that match a regular expression in RE2 syntax, in 10,000 files and 256 MiB; `truncated` beyond a limit.
    *
    * @example
    * const { matches } = await session.files.grep("TODO", { filePattern: "*.ts", contextLines: 2 });
@@ -205,14 +206,14 @@ export class Files {
       method: "DELETE",
       path: this.#path,
       query: { path, recursive },
-      // A repeated request would find nothing and report an error.
+      // A repeated request would report `not_found` although the first has deleted the file.
       repeatable: false,
       signal,
     });
   }
 
   /**
-   * Makes a directory and its parents; one that exists is fine.
+   * Makes a directory and its parents. Does nothing if the directory exists.
    *
    * @example
    * await session.files.mkdir("src/lib");
@@ -222,7 +223,7 @@ export class Files {
   }
 
   /**
-   * Renames a file or a directory, makes the parents of `destPath`, and replaces a file there.
+   * Renames a file or a directory. Makes the parents of `destPath`, and replaces a file that has this path.
    *
    * @example
    * await session.files.rename("draft.md", "final/report.md");

@@ -1,9 +1,9 @@
+/** Turns the source of an upload into the body of a request. */
 import type { RawBody } from "../transport.ts";
 
 /**
- * Sources of an upload: bytes, a Blob, a stream or any other async iterable of bytes, or a local file (in Node). Bytes,
- * Blobs and local files can be read again, so an upload of them that got no answer may be repeated; the other sources
- * are read once.
+ * The source of an upload: bytes, a Blob, a stream or another async iterable of bytes, or a local file (in Node). An
+ * upload without an answer is repeated if its source can be read again: bytes, a Blob or a regular file.
  */
 export type UploadSource =
   | Uint8Array<ArrayBuffer>
@@ -11,7 +11,7 @@ export type UploadSource =
   | AsyncIterable<Uint8Array>
   | { file: string | URL };
 
-/** A source as a body of requests. `close` releases the rest of the source; `failure` is the source's own. */
+/** The body of an upload. `failure` is the error of the source itself; `close` releases the source. */
 export interface UploadBody extends RawBody {
   readonly failure: { cause: unknown } | undefined;
   close(): void;
@@ -23,7 +23,7 @@ export async function openUpload(source: UploadSource): Promise<UploadBody> {
   return new OnceReadable(source);
 }
 
-/** A pipe or a device has no size, and a file of the kernel reports 0: both are read to learn their length. */
+/** A pipe or a device is streamed. A file of size 0 is read, since files in /proc report 0 too. */
 async function openFile(file: string | URL): Promise<UploadBody> {
   const [{ createReadStream, openAsBlob }, { readFile, stat }] = await Promise.all([
     import("node:fs"),
@@ -34,7 +34,7 @@ async function openFile(file: string | URL): Promise<UploadBody> {
   return replayable(found.size === 0 ? new Uint8Array(await readFile(file)) : await openAsBlob(file));
 }
 
-/** Opened with the first read: an attempt that fails earlier leaves nothing open. */
+/** Opens the file at the first read, so that an attempt that fails earlier leaves nothing open. */
 async function* opening(open: () => AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield* open();
 }
@@ -44,8 +44,8 @@ function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
 }
 
 /**
- * Pulls from the source only when the connection takes more. Until the first pull nothing is lost, so that an attempt
- * without a connection can be followed by another.
+ * A source that can be read once. It is read only when the connection takes more bytes, so that an attempt that never
+ * got a connection can be repeated.
  */
 class OnceReadable implements UploadBody {
   readonly #source: AsyncIterable<Uint8Array>;
@@ -54,8 +54,7 @@ class OnceReadable implements UploadBody {
   failure: { cause: unknown } | undefined;
 
   constructor(source: AsyncIterable<Uint8Array>) {
-    // A stream of Node that fails before the first read ends the program unless it has an error listener; the read
-    // fails too.
+    // Without a listener, a Node stream that fails before the first read would end the program. The read fails too.
     if ("on" in source && typeof source.on === "function") source.on("error", () => undefined);
     this.#source = source;
     this.#iterator = source[Symbol.asyncIterator]();
@@ -69,8 +68,8 @@ class OnceReadable implements UploadBody {
   }
 
   /**
-   * Not awaited: a source that never gives anything would never end either. A stream of Node is destroyed directly,
-   * since its iterator notices only between two reads.
+   * Releases the source. The iterator's end is not awaited: a source that never yields would never end. A Node stream
+   * is destroyed directly, since its iterator ends only between two reads.
    */
   close(): void {
     if ("destroy" in this.#source && typeof this.#source.destroy === "function") this.#source.destroy();

@@ -1,7 +1,8 @@
+/** `session.cap`, the daily egress cap of a session. */
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
 import { type CallOptions, getJson, sendJson, sessionPath, type Transport } from "../transport.ts";
 
-/** Daily cap of one session (docs/spec/network.md). Reached as `client.session(id).cap`. Never wakes the session. */
+/** Daily egress cap of one session (docs/spec/network.md), as `client.session(id).cap`. Never wakes the session. */
 export class Cap {
   readonly #transport: Transport;
   readonly #path: string;
@@ -12,7 +13,7 @@ export class Cap {
   }
 
   /**
-   * The cap (0: none), and the bytes sent on the UTC day `date`.
+   * The cap in bytes (0 means no cap), and the bytes sent on the UTC day `date`.
    *
    * @example
    * const { egress_cap_bytes, today_bytes } = await session.cap.get();
@@ -22,9 +23,9 @@ export class Cap {
   }
 
   /**
-   * Sets the cap, or clears it with 0. It takes effect within seconds. A session that has reached it stays live and
-   * sends nothing until 00:00 UTC, or until the cap is higher. `wakeOnHttp` says whether visitors of its previews wake
-   * the session; without it, the setting stays as it is.
+   * Sets the daily cap in bytes; 0 removes it. The cap takes effect within seconds. A session that has reached its cap
+   * stays live, but everything it sends is dropped until 00:00 UTC or a higher cap. `wakeOnHttp` sets whether visitors
+   * of its previews wake the session; without this option the setting stays.
    *
    * @example
    * await session.cap.set(100 * 1024 * 1024);

@@ -1,22 +1,21 @@
+/** `session.egress`, the egress policy and log of a session. */
 import type { EgressLog, EgressLogEntry, EgressPolicy, SessionEgress } from "@vivarium/contract/api";
 import { paginate } from "../paginator.ts";
 import { type CallOptions, getJson, postJson, sessionPath, type Transport } from "../transport.ts";
 
-/** Filter of an egress log; without one, all lines. */
+/** Filter of an egress log; without a filter, all lines. */
 export interface EgressLogFilter {
-  /** Not older than this. */
+  /** Only lines that are not older than this. */
   since?: Date | string;
   /** Only allowed lines, or only refused ones. */
   decision?: EgressLogEntry["decision"];
   /** Only this host name, in any case of letters. */
   host?: string;
-  /** Lines of one request. Default: 50; at most 200. */
+  /** Lines that one request fetches. Default: 50; at most 200. */
   pageSize?: number;
 }
 
-/**
- * Egress policy and log of one session (docs/spec/network.md), as `client.session(id).egress`. Never wakes the session.
- */
+/** Egress policy and log of one session (docs/spec/network.md), as `client.session(id).egress`. Never wakes it. */
 export class Egress {
   readonly #transport: Transport;
   readonly #path: string;
@@ -27,7 +26,7 @@ export class Egress {
   }
 
   /**
-   * The policy in force, its entries as the service writes them. A session that was created without one has mode `allow`.
+   * The policy in force, its entries normalised. A session that was created without a policy has mode `allow`.
    *
    * @example
    * const { mode, allow } = await session.egress.get();
@@ -38,9 +37,9 @@ export class Egress {
 
   /**
    * Replaces the whole policy. It is in force when the promise resolves: connections that it does not allow are cut,
-   * the others live on. In mode `deny` only the entries of `allow` can be reached: `host`, `host:port`, `*.host`, an
-   * IPv4 address, each with or without a port; without entries nothing can, not even DNS. When an entry is refused with
-   * `validation`, whose message names it, the old policy stays.
+   * others stay open. In mode `deny` only the entries of `allow` can be reached: `host`, `*.host` or an IPv4 address,
+   * each with or without `:port`. Without entries nothing can be reached, not even DNS. If an entry cannot be read, the
+   * call rejects with `validation`, its message names the entry, and the old policy stays.
    *
    * @example
    * await session.egress.set({ mode: "deny", allow: ["pypi.org", "files.pythonhosted.org"] });
@@ -50,9 +49,9 @@ export class Egress {
   }
 
   /**
-   * Log of the session's egress, newest first, fetched page by page: connections that ended, refusals and DNS
-   * questions. Kept for 7 days, the newest 10,000 of each kind (allowed or refused, connections or questions), also
-   * when the session has ended.
+   * Log of the session's egress, newest first, fetched page by page: connections that have ended, refusals and DNS
+   * questions. Lines are kept for 7 days, also after the session's end, but only the newest 10,000 of each kind
+   * (allowed or refused, connections or questions).
    *
    * @example
    * for await (const { at, host, reason } of session.egress.log({ decision: "denied" })) console.log(at, host, reason);

@@ -1,3 +1,4 @@
+/** Exposes a session's port to the outside, closes it, and opens it for `fetch`. */
 import type {
   Exposed,
   ExposeRequest,
@@ -10,15 +11,15 @@ import { VivariumError } from "../errors.ts";
 import { type CallOptions, getJson, postJson, sessionPath, type Transport } from "../transport.ts";
 import { Preview } from "./preview.ts";
 
-/** How a port is reached from outside. A field that is left out gets its default, whatever it was before. */
+/** Settings of an exposed port. An omitted field gets its default, whatever it was before. */
 export interface ExposeOptions extends CallOptions {
   /** `token` (default): only visitors with the token of the URL; `public`: everyone. */
   visibility?: PreviewVisibility;
   /** `bearer`: requests must carry `auth_token` as well. Default: `none`. */
   auth?: PreviewAuth;
-  /** Where browsers without access are redirected. Default: nowhere. */
+  /** URL to which browsers without access are redirected. Default: they get a 401 or 404 page. */
   loginUrl?: string;
-  /** Makes new tokens; the old ones are dead when the promise resolves. */
+  /** Whether to make new tokens; the old tokens are invalid when the promise resolves. */
   rotate?: boolean;
 }
 
@@ -30,7 +31,7 @@ export interface PreviewOptions extends CallOptions {
   loginUrl?: string;
 }
 
-/** Repeated when its answer was lost: the second call finds the port that the first one exposed. */
+/** Is repeated when its answer was lost: the port is then exposed already, and the answer is `unchanged`. */
 export function exposePort(
   transport: Transport,
   sessionId: string,
@@ -51,7 +52,7 @@ export async function unexposePort(
   return (await postJson<Unexposed>(transport, path, { port }, { ...options, repeatable: true })).ok;
 }
 
-/** Sends the settings that the port has: other settings would open, close or change the port. */
+/** Exposes the port again with the settings that it has, to get its URL and token without changing them. */
 export async function openPreview(
   transport: Transport,
   sessionId: string,

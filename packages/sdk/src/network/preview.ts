@@ -1,22 +1,23 @@
+/** `Preview`, a `fetch` for a session's exposed port. */
 import type { Exposed } from "@vivarium/contract/api";
 import { errorFromNetwork } from "../errors.ts";
 import { isRedirect, nextHop } from "./redirect.ts";
 
 const MAX_REDIRECTS = 20;
 
-/** A port of a session that is reached from outside, with its tokens. Made by `session.preview(port)`. */
+/** An exposed port of a session, with its tokens. Made by `session.preview(port)`. */
 export class Preview {
-  /** The service's answer. Its `preview_url` opens the preview in a browser. */
+  /** The port as the service has exposed it. Its `preview_url` opens the preview in a browser. */
   readonly exposed: Exposed;
   /** URL of the preview, without its token. */
   readonly url: string;
-  /** Headers that let a request in, for clients other than `fetch`: the token, the bearer token, both or neither. */
+  /** The headers that a request needs (token, bearer token, both or none), for clients other than `fetch`. */
   readonly headers: Readonly<Record<string, string>>;
   /**
-   * The global `fetch` with the preview's headers (in Node). Takes paths and absolute URLs of the preview. Another
-   * origin is a TypeError, since it would receive the token. Redirects are followed inside the preview; a redirect to
-   * another origin is returned as the answer. A paused session wakes while the request waits. Failures of the network
-   * are VivariumErrors; answers are never errors, whatever their status.
+   * A `fetch` that sends the preview's headers (in Node). Takes paths and absolute URLs of the preview. Another origin
+   * is a TypeError, since it would receive the token. Redirects are followed inside the preview; a redirect to another
+   * origin is returned as the response. A paused session wakes while the request waits. Network failures are
+   * VivariumErrors; responses are never errors, whatever their status.
    *
    * @example
    * const response = await preview.fetch("/api/items", { method: "POST", body: "{}" });
@@ -30,7 +31,7 @@ export class Preview {
       ...(exposed.ingress_token !== undefined && { "vivarium-preview-token": exposed.ingress_token }),
       ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
     };
-    // A function of its own, so that it can be passed where a `fetch` is expected.
+    // An arrow function, so that it works without `this` where a `fetch` is expected.
     this.fetch = (input, init) => fetchPreview(this, input, init);
   }
 }
@@ -66,7 +67,7 @@ async function fetchPreview(
 
 function toRequest({ url }: Pick<Preview, "url">, input: string | URL | Request, init: RequestInit): Request {
   const target = input instanceof Request ? input : new URL(input, url);
-  // A stream can only be sent while the answer is not read yet, and has to be marked so.
+  // `fetch` requires `duplex` for a body that is a stream.
   const request = new Request(target, {
     ...init,
     ...(init.body != null && { duplex: "half" }),
@@ -75,7 +76,7 @@ function toRequest({ url }: Pick<Preview, "url">, input: string | URL | Request,
   throw new TypeError(`${request.url} is not in the preview ${url}, whose token it must not be told`);
 }
 
-/** A stream is sent chunked; any other body with its length, and again where a redirect asks for it. */
+/** A stream is sent chunked and once. Any other body is sent with its length, and again after a redirect if needed. */
 async function bodyOf(
   request: Request,
   { body }: RequestInit,
@@ -85,7 +86,7 @@ async function bodyOf(
   return isStream ? request.body : await request.blob();
 }
 
-/** Without the headers of a body that is not sent. */
+/** The request's headers, without `content-*` if no body is sent. */
 function headersOf(request: Request, hasBody: boolean): Record<string, string> {
   const all = [...request.headers];
   return Object.fromEntries(hasBody ? all : all.filter(([name]) => !name.startsWith("content-")));

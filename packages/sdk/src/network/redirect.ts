@@ -1,7 +1,8 @@
+/** Decides which request follows a redirect of a preview. */
 const REDIRECTS = [301, 302, 303, 307, 308];
 const KEEPS_METHOD = [307, 308];
 
-/** One request of a chain of redirects. */
+/** A request of a chain of redirects. */
 interface Hop {
   url: string;
   method: string;
@@ -12,7 +13,7 @@ export function isRedirect({ status, headers }: Response): boolean {
   return REDIRECTS.includes(status) && headers.has("location");
 }
 
-/** The next request after a redirect. Undefined for another origin, or when the needed body is gone. */
+/** The request after a redirect. Undefined for another origin, or when a stream would have to be sent again. */
 export function nextHop({ url, method, body }: Hop, { status, headers }: Response): Hop | undefined {
   const target = URL.parse(headers.get("location") ?? "", url);
   if (target === null || target.origin !== new URL(url).origin) return undefined;

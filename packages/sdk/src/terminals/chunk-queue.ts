@@ -1,4 +1,4 @@
-/** Received chunks that were not read yet; pauses the sender above `fullBytes`. One reader at a time. */
+/** Queues received chunks for one reader, and pauses the sender while `fullBytes` or more are unread. */
 export class ChunkQueue {
   readonly #chunks: Uint8Array[] = [];
   readonly #flow: { fullBytes: number; pause(): void; resume(): void };
@@ -18,7 +18,7 @@ export class ChunkQueue {
     this.#arrived.resolve();
   }
 
-  /** The first end counts. Chunks from before it can still be read. */
+  /** Ends the queue; only the first call counts. Chunks that were received before can still be read. */
   end(error?: unknown): void {
     this.#end ??= { error };
     this.#arrived.resolve();

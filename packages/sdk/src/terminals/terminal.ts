@@ -1,28 +1,29 @@
+/** `Terminal`, a client of a session's terminal. */
 import type { WebSocket } from "ws";
 import { type CallOptions, sessionPath, type Transport } from "../transport.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { closedBy, disconnected, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
 
-/** Types of messages (docs/spec/terminals.md). */
+/** Types of messages: the first byte of each (docs/spec/terminals.md). */
 const FRAME = { data: 0x01, resize: 0x02, signal: 0x03, exit: 0x05, error: 0x06 } as const;
-/** Output buffered here for a slow reader; beyond it the guest is paused. */
+/** Bytes of output buffered for a slow reader; beyond it the guest cannot send more. */
 const WAITING_BYTES = 256 * 1024;
 
-/** Options of a terminal; each has a default. */
+/** Options of a terminal. */
 export interface TerminalOptions extends CallOptions {
-  /** 1 to 1,000. Default: 24. */
+  /** Height in characters, 1 to 1,000. Default: 24. */
   rows?: number;
-  /** 1 to 1,000. Default: 80. */
+  /** Width in characters, 1 to 1,000. Default: 80. */
   cols?: number;
-  /** argv; default: the login shell. */
+  /** Command to run, as argv. Default: the login shell. */
   cmd?: readonly string[];
-  /** Default: /workspace. */
+  /** Working directory. Default: /workspace. */
   cwd?: string;
-  /** `TERM`; default: xterm-256color. */
+  /** Value of `TERM`. Default: xterm-256color. */
   term?: string;
-  /** `COLORTERM`; default: not set. */
+  /** Value of `COLORTERM`. Default: not set. */
   colorterm?: string;
-  /** A name under which the terminal stays when its clients leave, and can be attached to again. */
+  /** Name of the terminal: a named terminal stays open without clients, and the next client attaches to it again. */
   terminal?: string;
 }
 
@@ -36,9 +37,9 @@ export async function openTerminal(
 }
 
 /**
- * An open terminal (docs/spec/terminals.md). Iterating yields its output as raw bytes, until the program has exited; it
- * throws `disconnected` when the service or the network ends it before, and the signal's reason when the signal was
- * aborted. Output that is not read blocks the program. Leaving a loop leaves the terminal open.
+ * An open terminal (docs/spec/terminals.md). Iterating yields its output as raw bytes until the program has exited. It
+ * throws `disconnected` when the service or the network ends the connection before, and the signal's reason when the
+ * signal is aborted. Unread output blocks the program. Leaving the loop keeps the terminal open.
  *
  * @example
  * const terminal = await session.terminal({ cmd: ["python3"] });
@@ -48,8 +49,8 @@ export async function openTerminal(
  */
 export class Terminal implements AsyncIterable<Uint8Array> {
   /**
-   * The program's exit code, 128 + the signal that killed it; it resolves after all output was read. Rejects as
-   * iterating throws, and with `disconnected` after `close`.
+   * Resolves to the program's exit code, or 128 + the signal that killed it, once all output was received: unread
+   * output can delay it. Rejects as iterating throws, and with `disconnected` after `close`.
    */
   readonly exit: Promise<number>;
   readonly #webSocket: WebSocket;
@@ -66,7 +67,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
       resume: () => webSocket.resume(),
     });
     this.exit = this.#exit.promise;
-    // A caller that never reads `exit` gets no unhandled rejection.
+    // A caller that never reads `exit` must not get an unhandled rejection.
     this.exit.catch(() => undefined);
     webSocket.on("message", (message: Buffer) => this.#receive(message));
     webSocket.once("close", (code, reason) => {
@@ -77,13 +78,13 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     webSocket.resume();
   }
 
-  /** Types into the terminal. Resolves when the connection has taken it, at the speed at which the program reads. */
+  /** Sends input. Resolves when the connection has taken it, which is as fast as the program reads. */
   write(data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
     return sendAll(this.#webSocket, bytes, FRAME.data);
   }
 
-  /** Changes the size, 1 to 1,000 each; the program gets a SIGWINCH. */
+  /** Changes the size, 1 to 1,000 rows and columns; the program gets a SIGWINCH. */
   async resize(rows: number, cols: number): Promise<void> {
     const payload = new DataView(new ArrayBuffer(4));
     payload.setUint16(0, rows);
@@ -91,19 +92,19 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     await sendAll(this.#webSocket, new Uint8Array(payload.buffer), FRAME.resize);
   }
 
-  /** Sends a signal by its number on Linux, 1 to 31, to what runs in the foreground. */
+  /** Sends a signal, by its Linux number from 1 to 31, to the foreground process group. */
   async signal(number: number): Promise<void> {
     await sendAll(this.#webSocket, Uint8Array.of(number), FRAME.signal);
   }
 
-  /** Leaves. A terminal without a name is hung up; `on_pty_detach` decides what happens to the session. */
+  /** Closes the connection. A terminal without a name is hung up; `on_pty_detach` decides about the session. */
   async close(): Promise<void> {
     const { readyState, CLOSED } = this.#webSocket;
     if (readyState === CLOSED) return;
     this.#isClosedHere = true;
     const closed = new Promise((resolve) => this.#webSocket.once("close", resolve));
     this.#webSocket.close(NORMAL_CLOSE);
-    // Otherwise the service's answer to the close would not be read.
+    // A paused connection would not read the service's answer to the close.
     this.#webSocket.resume();
     await closed;
   }
@@ -124,7 +125,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
       this.#hasExited = true;
       this.#output.end();
       this.#exit.resolve(payload.readInt32BE());
-      // Only the close is left to come, also when a lot is buffered here.
+      // Only the close is left to come, so a full buffer need not pause the connection.
       this.#webSocket.resume();
     }
   }

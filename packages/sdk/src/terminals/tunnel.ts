@@ -1,8 +1,9 @@
+/** Opens a tunnel to a session's SSH server. */
 import { Duplex } from "node:stream";
 import { type CallOptions, sessionPath, type Transport } from "../transport.ts";
 import { closedBy, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
 
-/** Raw SSH bytes, each side only as fast as the other takes them. */
+/** Resolves to a stream of raw SSH bytes, with back-pressure both ways. */
 export async function openTunnel(
   transport: Transport,
   sessionId: string,

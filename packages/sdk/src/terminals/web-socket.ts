@@ -1,4 +1,4 @@
-/** A WebSocket of the service: the key in its handshake, refusals as the errors they are, silence as an end. */
+/** Opens WebSockets to the service: sends the API key, turns refusals into errors, and ends silent connections. */
 import type { IncomingMessage } from "node:http";
 import { LIMITS } from "@vivarium/contract/api/limits";
 import { WebSocket } from "ws";
@@ -9,13 +9,13 @@ import { buildUrl, type Call, type Transport } from "../transport.ts";
 type Opening = Pick<Call, "path" | "query" | "signal">;
 
 export const NORMAL_CLOSE = 1000;
-/** Payload of one message; the service takes larger ones, without a gain. */
+/** Largest payload of one message. The service accepts larger ones, but they gain nothing. */
 const MESSAGE_BYTES = 64 * 1024;
 
 /**
  * Resolves to an open WebSocket that is paused, so that nothing is lost before a listener is attached. It is opened
- * again where the service asks for it (a refusal with Retry-After has started nothing). The signal counts for the whole
- * life of the WebSocket.
+ * again after a refusal with Retry-After, which has started nothing. The signal ends the WebSocket at any time of its
+ * life.
  */
 export async function openWebSocket(transport: Transport, opening: Opening): Promise<WebSocket> {
   for (let attempt = 0; ; attempt++) {
@@ -49,7 +49,7 @@ export function disconnected(message: string, cause?: unknown): VivariumError {
   return new VivariumError("disconnected", message, { cause });
 }
 
-/** The error for the end of a WebSocket that this client did not ask for. A lost connection may be made again. */
+/** The error for a WebSocket that this client has not closed itself. A lost connection (1006) is retryable. */
 export function closedBy(code: number, reason: Buffer): VivariumError {
   if (code === 1006) return new VivariumError("disconnected", "the connection was lost", { retryable: true });
   const said = reason.toString() || (code === 1001 ? "the session was paused or destroyed" : `code ${code}`);
@@ -73,7 +73,7 @@ function openOnce(
     webSocket.once("close", () => signal?.removeEventListener("abort", abort));
     webSocket.once("unexpected-response", (_request, response) => {
       signal?.removeEventListener("abort", abort);
-      // A connection kept open for a next request, which never comes, would keep the program from ending.
+      // A kept-alive connection would keep the program from ending.
       const { socket } = response;
       resolve(readRefusal(response).finally(() => socket.destroy()));
     });
@@ -91,7 +91,7 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   try {
     for await (const chunk of message) chunks.push(chunk);
   } catch {
-    // Use the part of the answer that arrived before the connection broke.
+    // The part of the answer that arrived before the connection broke is used.
   }
   const headers = new Headers();
   for (const [name, value] of Object.entries(message.headers)) headers.append(name, String(value));
@@ -99,7 +99,7 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   return await errorFromResponse({ status: message.statusCode ?? 500, headers, text });
 }
 
-/** The service pings; a silent connection is lost. A paused connection cannot be judged. */
+/** Ends a silent connection, since the service pings. A paused connection reads no pings, so it is never ended. */
 function endSilence(webSocket: WebSocket): void {
   const timer = setTimeout(() => {
     if (webSocket.isPaused) timer.refresh();

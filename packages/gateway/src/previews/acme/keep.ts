@@ -1,24 +1,24 @@
-/** Orders a certificate when there is none, and a new one when a third of its life is left. */
+/** Orders a certificate when it is missing, or when less than a third of its life is left. */
 import { X509Certificate } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import type { Log } from "@vivarium/kit/log";
 import { type CertificateFiles, findPair, type Pair } from "../certificate.ts";
 import type { AcmeConfig } from "./order.ts";
 
-/** Also the pause after a failure: authorities count failed orders and block clients that repeat them at once. */
-const LOOK_EVERY_MS = 3600_000;
+/** Not shorter, because it is also the pause after a failure: authorities block clients that repeat orders at once. */
+const CHECK_EVERY_MS = 3600_000;
 
-/** Begins at once and never throws: previews wait for their certificate, and nothing waits for previews. */
+/** Checks at once and every hour; a failure is logged. Returns the function that ends this. */
 export function keepCertificate(
   { log }: { log: Log },
   { acme, files, nodeDomain }: { acme: AcmeConfig; files: CertificateFiles; nodeDomain: string },
 ): () => void {
   let isOrdering = false;
-  const look = async () => {
+  const orderIfDue = async () => {
     if (isOrdering || !isDue(files, Date.now())) return;
     isOrdering = true;
     try {
-      // Loaded late: large, and needed on few hosts and few days.
+      // Imported here, since the ACME client is large and rarely needed.
       const { orderCertificate } = await import("./order.ts");
       writePair(files, await orderCertificate(acme, nodeDomain));
       log.info({ domain: `*.${nodeDomain}` }, "previews have a new certificate");
@@ -31,12 +31,12 @@ export function keepCertificate(
       isOrdering = false;
     }
   };
-  void look();
-  const timer = setInterval(() => void look(), LOOK_EVERY_MS).unref();
+  void orderIfDue();
+  const timer = setInterval(() => void orderIfDue(), CHECK_EVERY_MS).unref();
   return () => clearInterval(timer);
 }
 
-/** A pair that cannot be used counts as missing. */
+/** Whether to order: the pair is missing, cannot be used, or has less than a third of its life left. */
 export function isDue(files: CertificateFiles, nowMs: number): boolean {
   const pair = findPair(files);
   if (!pair) return true;
@@ -44,7 +44,7 @@ export function isDue(files: CertificateFiles, nowMs: number): boolean {
   return to.getTime() - nowMs < (to.getTime() - from.getTime()) / 3;
 }
 
-/** A reader between the two renames finds a pair that does not fit, and reads again at the second. */
+/** Race: a reader between the two renames gets a pair that does not fit. It reads again after the second rename. */
 function writePair({ certFile, keyFile }: CertificateFiles, { cert, key }: Pair): void {
   writeFileSync(`${keyFile}.next`, key, { mode: 0o600 });
   writeFileSync(`${certFile}.next`, cert);

@@ -1,6 +1,6 @@
 /**
- * One certificate for every preview of the node, `*.<node domain>`, from an ACME authority (Let's Encrypt and others).
- * An authority issues a wildcard only to those who can write the domain's DNS: a command of the operator does that.
+ * Orders one certificate for all previews of the node, `*.<node domain>`, from an ACME authority such as Let's Encrypt.
+ * For a wildcard the authority asks for a record in the domain's DNS, which a program of the operator sets.
  */
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -9,20 +9,20 @@ import { Client, crypto } from "acme-client";
 import type { Pair } from "../certificate.ts";
 
 export interface AcmeConfig {
-  /** The authority's directory, a URL. */
+  /** URL of the authority's ACME directory. */
   directoryUrl: string;
-  /** Where the authority writes to about the certificate. */
+  /** Address to which the authority sends mail about the certificate. */
   email?: string;
   /**
-   * A program that is run as `<hook> present|remove _acme-challenge.<node domain> <value>`; after `present` the TXT
-   * record must be there for the world to see.
+   * Path of a program that is run as `<hook> present|remove _acme-challenge.<node domain> <value>`. When `present` has
+   * ended, the TXT record must be visible from everywhere.
    */
   dnsHook: string;
-  /** Created when missing. */
+  /** Path of the account's private key. The file is created when missing. */
   accountKeyFile: string;
 }
 
-/** Some providers of DNS take minutes until all their servers know. */
+/** Time limit of the hook: some DNS providers take minutes to update all their servers. */
 const HOOK_LIMIT_MS = 10 * 60_000;
 const run = promisify(execFile);
 
@@ -43,7 +43,7 @@ export async function orderCertificate(config: AcmeConfig, nodeDomain: string): 
     email: config.email,
     termsOfServiceAgreed: true,
     challengePriority: ["dns-01"],
-    // Not checked here: the host's resolver may not see the public record. The hook is responsible.
+    // Not checked here, since this host's resolver may not see the public record. The hook has to wait for it.
     skipChallengeVerification: true,
     challengeCreateFn: async (_authorization, _challenge, value) => void (await callHook("present", value)),
     challengeRemoveFn: async (_authorization, _challenge, value) => void (await callHook("remove", value)),

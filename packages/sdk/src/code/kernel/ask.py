@@ -1,4 +1,4 @@
-"""Sends one request to a kernel and prints its answer as it comes: one JSON object a line.
+"""Sends one request to a kernel and prints its answer as it comes, one JSON object per line.
 
     ask.py SOCKET SECONDS REQUEST...
 
@@ -37,7 +37,7 @@ def main(path, seconds, *pieces):
             while chunk:
                 chunk = chunk[os.write(1, chunk):]
     except ConnectionError:
-        pass  # The kernel has died, or does not listen: the missing end of the answer shows it.
+        pass  # The kernel has ended: the client sees that the answer has no end.
 
 
 main(*sys.argv[1:])

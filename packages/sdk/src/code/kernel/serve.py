@@ -9,9 +9,9 @@ Callers connect to a Unix socket (ask.py does) and send one JSON object as a lin
     {"do": "restart"}                    → ok; the variables are gone, running code has died
 
 The answer is one JSON object a line, each with an "event", and ends with the connection. A caller who disconnects
-cancels the request. The kernel process runs no code of a caller, so the code cannot break it. It reads printed output
-only as fast as the caller takes it, interrupts code that is out of time, kills code that ignores interrupts, and starts
-the next process when one has died.
+cancels the request. The code runs in another process, the worker, so it cannot break the kernel. The kernel reads
+printed output only as fast as the caller takes it, interrupts code that has timed out, kills code that ignores
+interrupts, and starts a new worker when one has died.
 """
 
 import codecs
@@ -28,11 +28,11 @@ import time
 WORK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "work.py")
 CHUNK_BYTES = 65536
 REQUEST_BYTES = 4 * 1024 * 1024
-# Output buffered for a slow caller; beyond it the code is blocked.
+# Bytes of output buffered for a slow caller; beyond it the code is blocked.
 WAITING_BYTES = 1024 * 1024
-# Output printed between runs: the last part is shown with the next run.
+# Characters of output printed between runs that are kept, the last ones. They are sent with the next run.
 BETWEEN_CHARS = 65536
-# Interrupted code is interrupted again every second, and killed after this many seconds.
+# Seconds until interrupted code is killed. Until then it is interrupted every second.
 GRACE_S = 5
 
 
@@ -67,7 +67,7 @@ class Worker:
         )
         theirs.close()
         self.exit = os.pidfd_open(self.process.pid)
-        # Before it is ready, an interrupt would end it.
+        # An interrupt before the worker is ready would end it.
         self.is_ready = False
         self.inbox = bytearray()
         self.pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
@@ -76,7 +76,7 @@ class Worker:
             os.set_blocking(pipe.fileno(), False)
 
     def read(self, name):
-        """The text in the pipe now; at most what a pipe holds, because a process that always writes would never end this.
+        """The text in the pipe, one chunk at most: a process that writes all the time must not block the kernel.
 
         None when every writer has closed the pipe.
         """
@@ -93,7 +93,7 @@ class Worker:
         except ProcessLookupError:
             pass
 
-    def bury(self):
+    def kill_and_reap(self):
         self.send(signal.SIGKILL)
         self.process.wait()
         os.close(self.exit)
@@ -111,15 +111,15 @@ class Kernel:
         self.waiting = collections.deque()
         self.current = None
         self.count = 0
-        # How a worker ended between requests: the next caller has to learn that the variables are gone.
+        # How the last worker ended, until a caller has received it: a caller has to know that the variables are lost.
         self.loss = None
         self.start_worker()
 
     def serve(self):
         while True:
-            for key, mask in self.selector.select(self.patience()):
+            for key, mask in self.selector.select(self.seconds_to_signal()):
                 key.data(mask)
-            self.mind_the_time()
+            self.signal_if_due()
             if self.current is None and self.waiting:
                 self.begin_next()
 
@@ -169,9 +169,7 @@ class Kernel:
             self.answer(caller, "refused", reason="no request that this kernel knows")
 
     def watch(self, caller):
-        """Registers the events that a caller can cause (space to write, disconnecting); blocks the code while the caller
-        is slow.
-        """
+        """Waits for the caller to read or disconnect. Blocks the code while the caller is slow."""
         if caller.is_gone:
             return
         if caller.is_answered and not caller.outbox:
@@ -226,7 +224,7 @@ class Kernel:
             self.worker.channel.sendall(cell)
             self.worker.channel.setblocking(False)
         except OSError:
-            pass  # It has died; the event about its death comes next.
+            pass  # The worker has died; `notice_death` is called next.
         self.watch(caller)
 
     def interrupt(self, caller):
@@ -243,12 +241,12 @@ class Kernel:
 
     # Time
 
-    def patience(self):
+    def seconds_to_signal(self):
         if self.current is None or self.next_signal is None:
             return None
         return max(0, self.next_signal - time.monotonic())
 
-    def mind_the_time(self):
+    def signal_if_due(self):
         if self.current is None or self.next_signal is None or time.monotonic() < self.next_signal:
             return
         if not self.is_stopping:
@@ -256,7 +254,7 @@ class Kernel:
         self.stop()
 
     def stop(self):
-        """Interrupts the running code, now and every second; the last time it is killed."""
+        """Interrupts the running code, or kills it GRACE_S after the first interrupt. Repeated every second."""
         now = time.monotonic()
         if not self.is_stopping:
             self.is_stopping = True
@@ -273,7 +271,7 @@ class Kernel:
         self.selector.register(worker.exit, selectors.EVENT_READ, lambda mask: self.notice_death(worker))
 
     def hold_output(self, is_held):
-        """While the caller is slow this reads nothing, so that the pipes fill and the code blocks."""
+        """Stops or resumes reading from the worker. While nothing is read, the pipes fill and the code blocks."""
         if self.worker is None or is_held == self.is_held:
             return
         self.is_held = is_held
@@ -326,7 +324,7 @@ class Kernel:
             message = json.loads(line)
             result, end, waits = message.get("result"), message.get("end"), message.get("waits")
         except (ValueError, AttributeError):
-            return worker.send(signal.SIGKILL)  # The code wrote to the socket that only its process may use.
+            return worker.send(signal.SIGKILL)  # The code wrote to the socket, which only the worker may use.
         if message.get("ready"):
             worker.is_ready = True
         if self.current is not None:
@@ -342,7 +340,7 @@ class Kernel:
             self.finish("end", timed_out=self.has_timed_out, **end)
 
     def read_printed(self, worker):
-        """Output that was printed before a message is sent before it."""
+        """Sends the output that was printed before a message, so that it comes first."""
         for name in worker.pipes:
             text = worker.read(name)
             if text:
@@ -358,10 +356,10 @@ class Kernel:
             self.unwatch(pipe)
         if self.current is not None:
             self.read_printed(worker)
-        loss = {"reason": reason, "code": worker.bury()}
+        loss = {"reason": reason, "code": worker.kill_and_reap()}
         self.count = 0
         if self.current is None or self.current.is_gone:
-            self.loss = loss  # No caller received this: the next caller has to learn that the variables are gone.
+            self.loss = loss
         if self.current is not None:
             self.finish("died", timed_out=self.has_timed_out, **loss)
 

@@ -16,7 +16,7 @@ BACKEND = "vivarium_figures"
 
 
 def formats_of(value):
-    """{format: data} of a value: always text/plain, and every other format it offers; and whether a format was left out."""
+    """Returns {format: data} with text/plain and all other formats of the value, and whether one was shortened."""
     text = repr(value)
     formats = {"text/plain": cut(text)}
     is_cut = formats["text/plain"] is not text
@@ -37,7 +37,7 @@ def formats_of(value):
 
 
 def cut(text):
-    """The longest beginning that takes at most FORMAT_CHARS in JSON, where a character takes up to twelve."""
+    """Cuts text to at most FORMAT_CHARS characters of JSON, where one character can become twelve."""
     if len(text) * 12 <= FORMAT_CHARS:
         return text
     part = text[:FORMAT_CHARS]
@@ -58,7 +58,7 @@ def png(value):
 
 
 def data(value):
-    """As JSON: plain lists and dicts, tables, and values with `_repr_json_`."""
+    """The value as JSON: lists and dicts, tables, and values with `_repr_json_`. None when it has no such format."""
     if is_table(value):
         return json.loads(value.to_json(orient="split", date_format="iso")) if len(value) <= TABLE_ROWS else None
     plain = value if type(value) in (dict, list) else offered(value, "_repr_json_", object)
@@ -69,9 +69,7 @@ READERS = {"text/html": html, "image/png": png, "application/json": data}
 
 
 def offered(value, method, kind):
-    """The methods that notebooks call to show a value. Looked up in the class: an instance may pretend to have every
-    attribute.
-    """
+    """Calls a method that notebooks use to show a value, if the class has it: an instance may pretend to."""
     if not callable(getattr(type(value), method, None)):
         return None
     shown = getattr(value, method)()
@@ -95,7 +93,7 @@ def png_of_figure(figure):
 
 
 def open_figures():
-    """Formats of every open figure of pyplot, in order. The figures are closed, so that each is shown at most once."""
+    """Yields the formats of every open figure of pyplot. The figures are closed, so that each is shown at most once."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
@@ -115,9 +113,9 @@ def close_figure(value):
 
 
 class FiguresBackend(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """A backend of matplotlib: Agg, which needs no screen, with a `show` that shows the figure here.
+    """A backend of matplotlib: Agg, which needs no screen, with a `show` that sends the figures as results.
 
-    It is created when matplotlib asks for it by name, so it costs nothing before.
+    The module is created when matplotlib imports it by name, so it costs nothing before.
     """
 
     def __init__(self, show):

@@ -1,11 +1,11 @@
-"""The process that the code runs in: executes one cell after the other and reports each result.
+"""The worker, the process that the code runs in: executes one cell after the other and reports each result.
 
     work.py FD
 
-FD is a socket to the kernel. A line that comes in is a cell: {"code", "count"}. Lines that go out are {"ready"} at
-first, and for each cell any number of {"result": …}, then {"end": …}. What is printed goes to stdout and stderr, which
-the kernel reads; it answers a result that "waits" with {} when it has read what was printed before, so that both keep
-their order.
+FD is a socket to the kernel. Each line received is a cell: {"code", "count"}. The worker sends {"ready"} first, and for
+each cell any number of {"result": …}, then {"end": …}. Output goes to stdout and stderr, which the kernel reads.
+To keep output and results in order, the kernel answers a result that "waits" with {} once it has read the output that
+was printed before.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Worker:
         self.is_interruptible = False
         self.was_interrupted = False
         self.loop = None
-        # Copies that the code cannot close by accident; Python's own streams write to them.
+        # Copies of stdout and stderr that the code cannot close by accident. Python's streams write to them.
         self.outputs = {1: os.dup(1), 2: os.dup(2)}
         self.names = self.make_main().__dict__
 
@@ -61,14 +61,14 @@ class Worker:
     def run(self, code, count):
         self.prepare()
         raised = self.attempt(lambda: self.execute(code, f"<cell {count}>"))
-        self.end_if_copy(raised)
+        self.exit_if_forked(raised)
         later = self.attempt(self.show_figures)
         raised = later if raised is None else raised
         self.flush()
         self.send({"end": {"error": None if raised is None else describe(raised)}})
 
     def attempt(self, step):
-        """Runs it so that an interrupt ends it; returns the exception it raised."""
+        """Runs a step that an interrupt can end. Returns the exception that it raised, or None."""
         try:
             try:
                 self.is_interruptible = True
@@ -92,7 +92,7 @@ class Worker:
                 setattr(sys, name, open_stream(self.outputs[number]))
 
     def execute(self, code, name):
-        """Runs the whole cell; the value of an expression at its end is shown, unless a semicolon follows."""
+        """Runs a cell and shows the value of an expression at its end, unless a semicolon follows."""
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         tree = ast.parse(code, name)
         last = None
@@ -123,7 +123,7 @@ class Worker:
             raise
 
     def display(self, *values):
-        """`display(a, b)` shows values in the middle of a cell, as in notebooks."""
+        """The function `display(a, b)` of notebooks, which shows values in the middle of a cell."""
         for value in values:
             self.show(value)
 
@@ -151,9 +151,7 @@ class Worker:
 
     @contextlib.contextmanager
     def undisturbed(self):
-        """Hazard: a message cut in half by an interrupt would break the connection. The interrupt is delivered after the
-        message.
-        """
+        """Delays interrupts: a message that an interrupt cuts in half would break the connection."""
         if threading.current_thread() is not threading.main_thread():
             yield  # Interrupts are delivered to the main thread only.
             return
@@ -178,8 +176,8 @@ class Worker:
             except Exception:  # The code may have put any object there.
                 pass
 
-    def end_if_copy(self, raised):
-        """Code that forked: only one of the processes takes the next cell. The other one ends as Python would."""
+    def exit_if_forked(self, raised):
+        """Ends a process that the code has forked, as Python would. Only the worker itself runs the next cell."""
         if os.getpid() == self.pid:
             return
         wanted = raised.code if isinstance(raised, SystemExit) else raised
@@ -190,7 +188,7 @@ class Worker:
 
 
 def describe(raised):
-    """The exception as the author of the code knows it."""
+    """The exception with its traceback, without the frames of this program."""
     try:
         value = str(raised)
     except Exception:
@@ -200,14 +198,14 @@ def describe(raised):
 
 
 def cut(text):
-    """Its beginning and its end: the last line of a traceback is the important one."""
+    """Keeps the beginning and the end of a long text: the last line of a traceback is the important one."""
     if len(text) <= ERROR_CHARS:
         return text
     return text[: ERROR_CHARS // 2] + "\n…\n" + text[-ERROR_CHARS // 2 :]
 
 
 def frames_of_code(at):
-    """Without our own frames: those above the code, and that of an interrupt below it."""
+    """The traceback without this program's frames: those above the code, and that of an interrupt below it."""
     while at is not None and not at.tb_frame.f_code.co_filename.startswith("<cell "):
         at = at.tb_next
     first = at
@@ -226,7 +224,7 @@ def is_same_file(one, other):
 
 
 def open_stream(number):
-    """A stream that flushes every line, and replaces characters that UTF-8 does not have."""
+    """A stream that flushes every line, and escapes characters that UTF-8 cannot encode."""
     raw = io.FileIO(number, "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw, 65536), encoding="utf-8", errors="backslashreplace", line_buffering=True
@@ -234,7 +232,7 @@ def open_stream(number):
 
 
 def die_with_parent():
-    """The code must not outlive a kernel that was killed."""
+    """Asks Linux to kill this process when the kernel has ended, also when the kernel was killed."""
     try:
         import ctypes
 
@@ -250,8 +248,8 @@ def main(number):
     worker = Worker(channel)
     signal.signal(signal.SIGINT, worker.on_interrupt)
     sys.stdout, sys.stderr = open_stream(worker.outputs[1]), open_stream(worker.outputs[2])
-    # As if the code were typed in: its own directory is on the path, and the packages of the user, also the first one
-    # installed.
+    # As in an interactive Python: the path has the working directory, and the user's packages. Their folder is added
+    # even if it does not exist yet, so that a package installed later is found.
     sys.path[0] = ""
     if site.ENABLE_USER_SITE and site.getusersitepackages() not in sys.path:
         sys.path.append(site.getusersitepackages())
