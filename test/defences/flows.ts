@@ -238,7 +238,7 @@ export const flows: Defence[] = [
   {
     row: "N-16",
     off: "what a session's other machines sent on the day",
-    edits: [{ file: `${CAPS}/limit.ts`, text: "Math.max(0, capBytes - others)", instead: "capBytes" }],
+    edits: [{ file: `${CAPS}/prepare.ts`, text: "Math.max(0, capBytes - others)", instead: "capBytes" }],
     file: `${CAPS}/cap.test.ts`,
     test: "a paused session takes a cap without waking, and wakes with what is left of its day",
   },

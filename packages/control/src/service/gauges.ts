@@ -1,11 +1,11 @@
-/** Metrics of the present state, read when they are collected. */
+/** Metrics of sessions and the node, read when Prometheus collects them. */
 import { SESSION_STATES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { Counter, Gauge } from "prom-client";
 import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
-/** Destroyed sessions are history. */
+/** States that are counted: destroyed sessions are left out. */
 const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 type WarmMachines = NonNullable<NodeInfo["warm"]>[number];
