@@ -49,7 +49,7 @@ export class Control {
     this.settings = parts.settings;
   }
 
-  /** One request, as `"POST /v1/sessions"`. */
+  /** Makes one request, with `call` as `"POST /v1/sessions"`. */
   async ask(call: string, { key = this.key, body, raw, headers }: Ask = {}): Promise<Answer> {
     const [method, url = ""] = call.split(" ");
     const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
@@ -93,8 +93,8 @@ export class Control {
   }
 
   /**
-   * Makes a guest operation of a live session, and returns once its end is flushed. If it were flushed after the test
-   * has moved its clock, it would look younger by that much.
+   * Makes a guest operation of a live session, and returns once its end is written to the row. Written after the test
+   * has moved its clock, the end would look later than it was.
    */
   async use<T>(id: string, operation: () => Promise<T>): Promise<T> {
     const before = await this.sql.query("select last_active_at from sessions where id = $1", [id]);

@@ -31,7 +31,7 @@ async function create(server: pg.Client, how: string): Promise<string> {
   return urlOf(name);
 }
 
-/** A template that is not marked as one comes from an interrupted run, and is made again. */
+/** Makes the template once. A database of its name that is not marked as a template comes from an interrupted run. */
 async function makeTemplate(server: pg.Client): Promise<void> {
   await server.query("select pg_advisory_lock($1)", [TEMPLATE_LOCK]);
   const found = await server.query("select from pg_database where datname = $1 and datistemplate", [

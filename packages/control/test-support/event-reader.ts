@@ -27,7 +27,7 @@ export class Reader {
     });
   }
 
-  /** Without comments, and without frames that only have an id to resume from. */
+  /** The frames with data: no comments, and no frames that only have an id to resume from. */
   get frames(): Frame[] {
     const blocks = this.text.split("\n\n").slice(0, -1);
     return blocks.map(toFrame).filter(({ data }) => data !== undefined);

@@ -4,7 +4,7 @@
  */
 
 export interface Settings {
-  /** Minutes. Every limit has a fraction that no sum of steps equals. */
+  /** Limits in minutes, with a fraction that no sum of steps equals; null: no limit. */
   idle: number | null;
   life: number | null;
   ttl: number;
@@ -12,7 +12,7 @@ export interface Settings {
 
 export interface World {
   state: "live" | "paused" | "expired" | "gone";
-  /** Minutes since the session was created, used, woken, paused. */
+  /** Minutes since the session was created (`age`), used (`idle`), woken (`live`), paused (`paused`). */
   age: number;
   idle: number;
   live: number;
@@ -39,7 +39,7 @@ export type Verb =
   | { do: "pause"; wakeIn: number | null }
   | { do: "resume" | "exec" | "destroy" | "checkpoint" | "restore" };
 
-/** Why no machine can be started, or none captured. */
+/** Why a machine cannot be started or captured. */
 export type Obstacle = "no machine" | "no capture" | "ceiling";
 
 export interface Outcome {

@@ -73,7 +73,7 @@ export async function letClaimsLapse(control: Control, id: string): Promise<void
   await control.sql.query(`update sessions set ${shifts} where id = $1 or parent_session_id = $1`, [id]);
 }
 
-/** Starts a process without any request. Its sweeps get to the crash point. */
+/** Starts a process and sends no request. Resolves once its sweeps have killed it at the crash point. */
 export async function killSweepingAt(control: Control, point: string): Promise<void> {
   const died = async (mortal: MortalControl) => expect(await mortal.died).toBe("SIGKILL");
   await withProcess(control, point, died, { actsOnLeases: true });
@@ -82,9 +82,9 @@ export async function killSweepingAt(control: Control, point: string): Promise<v
 const MAX_PROCESSES = 3;
 
 /**
- * Runs `work` with a process that kills itself when it first gets to `crashAt`. Hazard: its sweeps may get there before
- * `work` does, because another test left work in the database. So the process acts on no lease of others in its first 15 s,
- * and if it dies before it listens, another one is started.
+ * Runs `work` with a process that kills itself when it first gets to `crashAt`. Hazard: its sweeps may get there
+ * before `work` does, because another test left work in the database. So the process acts on no lease of others in
+ * its first 15 s, and if it dies before it listens, another one is started.
  */
 export async function withMortal<T>(
   control: Control,

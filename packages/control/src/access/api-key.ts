@@ -1,3 +1,4 @@
+/** Makes API keys, and the digests that the database holds instead of them. */
 import { randomText } from "@vivarium/kit/id";
 import { keyedDigest } from "./pepper.ts";
 

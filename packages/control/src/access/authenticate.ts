@@ -1,3 +1,4 @@
+/** Authenticates requests by their API key. */
 import { hash } from "node:crypto";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
@@ -7,13 +8,13 @@ import type { Principal } from "./principal.ts";
 import { findPrincipal } from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
-/** A revoked key must stop working within five seconds everywhere. This cache keeps it for two seconds. */
+/** How long an accepted key is cached. A revoked key must stop working everywhere within five seconds. */
 const REMEMBERED_MS = 2_000;
 const REMEMBERED_KEYS = 10_000;
 
 /**
- * Turns Authorization headers into principals; credentials are read from nowhere else. Accepted keys are
- * cached for a moment, under a hash, so that a busy caller does not cost a query per request.
+ * Finds the principal of an Authorization header, the only place of credentials. Accepted keys are cached for
+ * `REMEMBERED_MS`, under a hash, so that a busy caller does not cost a query per request.
  */
 export class Authenticator {
   readonly #db: Database;

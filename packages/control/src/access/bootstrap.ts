@@ -8,7 +8,7 @@ import { keyedDigest } from "./pepper.ts";
 import { findPepperCheck, insertInstallation, insertTenant, lockBootstrap } from "./store.ts";
 
 /**
- * On the first start with a database: creates an organisation, a project and a key, and writes the key to a file.
+ * Creates an organisation, a project and a key on the first start with a database, and writes the key to a file.
  * Hazard: a crash between file and commit. The file is written first, so the next start finds no tenant and makes a new
  * key. In the other order, a tenant could exist whose only key is unknown.
  */

@@ -1,4 +1,4 @@
-/** 32 random bytes in a file outside the database, made once. */
+/** Loads a key of 32 random bytes from a file outside the database, which is made on the first start. */
 import { randomBytes } from "node:crypto";
 import { link, readFile, rm } from "node:fs/promises";
 import { writeDurably } from "@vivarium/kit/durable-file";
@@ -6,7 +6,7 @@ import { randomId } from "@vivarium/kit/id";
 
 const KEY_BYTES = 32;
 
-/** The first of several processes that start together makes the file for all. */
+/** If several processes start together, the first one makes the file for all. */
 export async function loadKeyFile(file: string): Promise<Buffer> {
   const key = (await read(file)) ?? (await make(file));
   if (key.length === KEY_BYTES) return key;

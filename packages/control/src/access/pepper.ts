@@ -1,6 +1,6 @@
 /**
- * The pepper: 32 random bytes in a file outside the database. Digests of keys use it, so that a stolen database alone
- * does not allow testing guesses.
+ * Loads the pepper, 32 random bytes in a file outside the database. Digests of keys use it, so that a stolen database
+ * alone does not allow testing guesses.
  */
 import { createHmac } from "node:crypto";
 import path from "node:path";

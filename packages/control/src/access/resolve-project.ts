@@ -1,3 +1,4 @@
+/** Checks the project that a request names, and finds the project of a new session. */
 import { ID_PREFIXES } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -6,7 +7,7 @@ import { hasProject } from "./store.ts";
 
 const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
 
-/** A key that is bound to a project may name only that project. */
+/** Throws if the key is bound to another project than the one asked for. */
 function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
   if (asked == null || principal.scopedProjectId === null || asked === principal.scopedProjectId) return;
   throw new ApiError(
@@ -15,13 +16,13 @@ function checkProjectScope(principal: Principal, asked: string | null | undefine
   );
 }
 
-/** The same for a body that is not parsed yet: a credential's scope is checked before the rest of a body. */
-export function checkScopeOfBody(principal: Principal, body: unknown): void {
+/** Checks `project_id` of a body before the body's schema does: what the key may use is checked first. */
+export function checkProjectOfBody(principal: Principal, body: unknown): void {
   const asked = (body as { project_id?: unknown } | null | undefined)?.project_id;
   if (typeof asked === "string") checkProjectScope(principal, asked);
 }
 
-/** The project of a new session: the one asked for, if it exists; otherwise the key's own. */
+/** The project of a new session: the one asked for, which must exist, or else the key's own. */
 export async function resolveProject(
   tx: Queries,
   principal: Principal,

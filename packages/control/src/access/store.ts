@@ -1,3 +1,4 @@
+/** SQL of organisations, projects, API keys and the installation. */
 import { ID_PREFIXES } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
@@ -38,7 +39,7 @@ export async function hasProject(db: Queries, orgId: string, projectId: string):
   return row !== undefined;
 }
 
-/** For a `where` over one table with the columns `org_id` and `project_id`: only what the caller may see. */
+/** SQL condition on `org_id` and `project_id`: only rows that the caller may see. */
 export function isInScope({ orgId, projectId }: Scope) {
   return projectId === null
     ? sql<boolean>`org_id = ${orgId}`
@@ -88,7 +89,7 @@ export async function lockBootstrap(db: Queries): Promise<void> {
   await sql`select pg_advisory_xact_lock(7483920118)`.execute(db);
 }
 
-/** An organisation with its default project and its first key. */
+/** Inserts an organisation with its default project and its first key. */
 export async function insertTenant(
   db: Queries,
   { digest, concurrentSessions }: { digest: Buffer; concurrentSessions: number },

@@ -18,15 +18,15 @@ export function captureCommand(
 }
 
 /**
- * The key is the organisation's, so hashes of different organisations cannot be compared. Testing guesses needs the
- * pepper.
+ * Hash with a key of the organisation, so that hashes of different organisations cannot be compared. Testing guesses
+ * needs the pepper.
  */
 function commandHash(pepper: Buffer, orgId: string, argv: readonly string[]): string {
   const key = keyedDigest(pepper, "command-capture", orgId);
   return createHmac("sha256", key).update(JSON.stringify(argv)).digest("hex");
 }
 
-/** Longest first, because one secret may be part of another. */
+/** Masks secrets in a word, the longest first, because one secret may be part of another. */
 function withoutSecrets(word: string, secrets: readonly string[]): string {
   const known = secrets.filter((secret) => secret !== "").sort((a, b) => b.length - a.length);
   return known.reduce((text, secret) => text.replaceAll(secret, MASK), word);
@@ -45,7 +45,7 @@ function bounded(words: string[]): Captured {
   return { command: kept, ...(!isWhole && { truncated: true as const }) };
 }
 
-/** Whole characters, at most so many bytes. */
+/** The first characters of a text that fit into `maxBytes`. */
 function cut(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;

@@ -14,7 +14,7 @@ import { type Completion, completeEntries, insertEntries, type NewAuditRow } fro
 
 type CommandEnd = Pick<CommandMeta, "exit_code" | "duration_ms" | "timed_out">;
 
-/** A command that was started. Only the first call counts. */
+/** The audit entry of a started command. Only the first call of `ended` or `lost` counts. */
 export interface CommandEntry {
   ended(end: CommandEnd): void;
   /** The end of the command is unknown. */
@@ -55,7 +55,7 @@ export class CommandLog {
     return { ended: (end) => complete("ok", end), lost: () => complete("error", {}) };
   }
 
-  /** Writes the waiting entries. Those that cannot be written keep waiting. */
+  /** Writes the waiting entries. After a failure of the database they keep waiting. */
   async flush(): Promise<void> {
     this.#flushing ??= this.#write().finally(() => {
       this.#flushing = undefined;
@@ -107,7 +107,7 @@ export class CommandLog {
   async #writeEntries(db: Database): Promise<void> {
     while (this.#entries.size > 0) {
       const batch = [...this.#entries.values()].slice(0, MOST_AT_ONCE);
-      // From here on, an end is written by an update of its own.
+      // If the command ends from here on, its end is written by an update.
       for (const { id } of batch) this.#entries.delete(id);
       await this.#writeRows(batch, (rows) => insertEntries(db, rows)).catch((error: unknown) => {
         this.#requeue(batch);
@@ -125,8 +125,8 @@ export class CommandLog {
   }
 
   /**
-   * Writes rows in their order. If the database refuses their data, writes each half by itself, so that one bad row does
-   * not block the others. Any other failure ends the writing.
+   * Writes rows in their order. If the database refuses their data, writes each half by itself, so that one bad row
+   * does not block the others. Any other failure ends the writing.
    */
   async #writeRows<Row extends { id: string }>(
     rows: readonly Row[],

@@ -1,3 +1,4 @@
+/** The query and the pages of the audit log (docs/spec/access.md). */
 import { AUDIT_ID_PATTERN, type AuditEntry, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { instant } from "@vivarium/contract/api/wire-types";
 import type { z } from "zod";
@@ -12,7 +13,6 @@ const time = instant("must be an RFC 3339 timestamp, given once")
   .transform((text) => new Date(text))
   .optional();
 
-/** Query of `GET /v1/audit` (docs/spec/access.md). */
 export const AuditQuery = PageQuery.extend({
   since: time,
   until: time,

@@ -1,3 +1,4 @@
+/** The route that reads the audit log. */
 import { AuditList } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { principalOf } from "../http/authenticate.ts";

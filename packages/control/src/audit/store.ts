@@ -8,10 +8,7 @@ import type { Cursor } from "../http/cursor.ts";
 export type AuditRow = Selectable<AuditLogTable>;
 export type NewAuditRow = Insertable<AuditLogTable>;
 
-/**
- * An entry may be there already, if the answer to its insert was lost. Then its outcome is updated, if it is known by
- * now.
- */
+/** Inserts entries. One that exists, because the answer to its insert was lost, is updated while it is pending. */
 export async function insertEntries(db: Queries, entries: readonly NewAuditRow[]): Promise<void> {
   await db
     .insertInto("audit_log")
@@ -51,7 +48,7 @@ export interface AuditFilter {
   limit: number;
 }
 
-/** Newest first. Entries of the same instant are in the order of writing, by `seq`, which no reader sees. */
+/** Newest first; of the same instant, the last written first, by `seq`, which no reader sees. */
 export async function listEntries(db: Queries, orgId: string, filter: AuditFilter): Promise<AuditRow[]> {
   const { since, until, action, sessionId, after, limit } = filter;
   let query = db.selectFrom("audit_log").selectAll().where("org_id", "=", orgId);
@@ -60,7 +57,7 @@ export async function listEntries(db: Queries, orgId: string, filter: AuditFilte
   if (action !== undefined) query = query.where("action", "=", action);
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
   if (after) {
-    // If that entry was deleted by age, all entries of its instant were deleted as well.
+    // If the entry of the cursor was deleted by age, all entries of its instant were deleted as well.
     const position = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
     query = query.where(sql<boolean>`(at, seq) < ${position}`);
   }

@@ -1,4 +1,4 @@
-/** The schema as text, read from the system catalog: tables, their columns and constraints, then indexes. */
+/** Prints the schema as text, from the system catalog: tables with their columns and constraints, then indexes. */
 import type { Log } from "@vivarium/kit/log";
 import { sql } from "kysely";
 import { migrate } from "./migrate.ts";

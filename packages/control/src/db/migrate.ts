@@ -1,10 +1,11 @@
+/** Applies the migrations of this release to the database, each in its own transaction. */
 import { readdir, readFile } from "node:fs/promises";
 import { sql } from "kysely";
 import type { Database } from "./pool.ts";
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
 const FILE_NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
-/** Held while the schema changes, so that instances migrate one at a time. */
+/** Advisory lock that is held while the schema changes, so that instances migrate one at a time. */
 const MIGRATION_LOCK = 7_483_920_117;
 
 /** Brings the schema up to the newest migration of this release. Refuses a schema that is newer than the release. */
@@ -43,7 +44,7 @@ async function createMigrationTable(db: Database): Promise<void> {
   });
 }
 
-/** The number is claimed in the transaction that changes the schema. A racing instance finds it taken and continues. */
+/** Claims the number in the transaction that changes the schema. False when another instance has applied it. */
 async function applyMigration(db: Database, number: number, name: string): Promise<boolean> {
   const text = await readFile(new URL(name, MIGRATIONS), "utf8");
   return await db.transaction().execute(async (tx) => {

@@ -1,14 +1,15 @@
+/** Opens the pool of connections to the database. */
 import type { Log } from "@vivarium/kit/log";
 import { Kysely, PostgresDialect, type Transaction } from "kysely";
 import pg from "pg";
 import type { Tables } from "./tables.ts";
 
 export type Database = Kysely<Tables>;
-/** The pool, or a transaction. */
+/** Runs queries: the pool, or a transaction. */
 export type Queries = Database | Transaction<Tables>;
 
 const INT8 = 20;
-/** All our 64-bit columns hold less than 2^53. */
+/** Parses 64-bit integers as numbers: all our columns hold less than 2^53. */
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>
     oid === INT8 ? Number : pg.types.getTypeParser(oid, format as "text"),

@@ -4,7 +4,7 @@ const CONNECTION_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE
 const CONNECTION_SENTENCES =
   /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable|driver has already been destroyed|cannot use a pool after/i;
 
-/** Whether the database could not be reached, or broke off. The caller may try again later. */
+/** Whether the database was not reachable, broke off, or gave up the query (timeout, deadlock): a retry may succeed. */
 export function isStoreUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);

@@ -3,7 +3,7 @@ import { isStoreUnavailable } from "./postgres-errors.ts";
 
 const PAUSE_MS = 500;
 
-/** Repeats a write until the database takes it, for work that no caller waits for. The write must bear repetition. */
+/** Repeats an idempotent write while the database is unavailable, for work that no caller waits for. */
 export async function untilStored<T>(write: () => Promise<T>, attempts = 60): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

@@ -1,12 +1,13 @@
+/** Distinguishes the two reasons for a lapsed lease: its process died, or the store was unreachable. */
 import type { Database } from "./pool.ts";
 import { readLeaseTime } from "./time.ts";
 
 /**
- * Hazard: after a longer outage of the store, leases have lapsed although their processes live. The shortest lease
- * lasts 5 s and is renewed every third of that, so 3.33 s are left when the next renewal fails.
+ * Longest time between two answers of the store that is not an outage. The shortest lease lasts 5 s and is renewed
+ * every third of that, so 3.33 s are left when the next renewal fails.
  */
 const GAP_MS = 3_300;
-/** Time for every process to reach the store again and renew its leases. A run's lease is renewed every 10 s. */
+/** Time after an outage in which every process renews its leases. A run's lease is renewed every 10 s. */
 const RENEWED_MS = 15_000;
 
 interface WatchSettings {
@@ -15,24 +16,24 @@ interface WatchSettings {
   /** No other process can hold a lease. So a lease that lapsed before this process started has no owner. */
   isAlone?: boolean;
   now?: () => number;
-  /** Continues while the host is suspended; the monotonic clock does not. */
+  /** The wall clock. Unlike the monotonic clock it continues while the host is suspended. */
   wallNow?: () => number;
 }
 
-interface Sign {
+/** An answer of the store. */
+interface Answer {
   at: number;
   wallAt: number;
   /** The store's own time, which measures leases. */
   storeTime: Date;
 }
 
-/** Distinguishes the two reasons for a lapsed lease: its process died, or the store was unreachable. */
 export class StoreWatch {
   readonly #db: Database;
   readonly #isAlone: boolean;
   readonly #now: () => number;
   readonly #wallNow: () => number;
-  #heard: Sign | undefined;
+  #heard: Answer | undefined;
   #staleUntil = Number.NEGATIVE_INFINITY;
 
   constructor({ db, isAlone = false, now = () => performance.now(), wallNow = Date.now }: WatchSettings) {
@@ -42,7 +43,7 @@ export class StoreWatch {
     this.#wallNow = wallNow;
   }
 
-  /** Asks the store for a sign of life. Call it about every second. */
+  /** Asks the store for its time. Call it about every second: a longer gap counts as an outage. */
   async look(): Promise<void> {
     const storeTime = await readLeaseTime(this.#db);
     const isGap = this.#heard ? this.#isGap() : !this.#isAlone;
@@ -63,7 +64,7 @@ export class StoreWatch {
     return this.areLeasesStale() ? undefined : this.#heard?.storeTime;
   }
 
-  /** A process that has not reached the store yet knows nothing about the time before. */
+  /** Whether the store's last answer is too old, or this process has had none yet. */
   #isGap(): boolean {
     if (!this.#heard) return true;
     const { at, wallAt } = this.#heard;

@@ -112,7 +112,7 @@ interface MoveColumns {
   machine_released_at: Date | null;
 }
 
-/** Written by operations/ alone. The operation that holds the session. */
+/** Written by operations/ alone. The operation in progress on the session. */
 interface OperationColumns {
   op: string | null;
   op_id: string | null;
@@ -120,7 +120,7 @@ interface OperationColumns {
   op_claimed_until: Date | null;
 }
 
-/** Written by deadlines/ alone. The session's last use, and when to check its clocks. */
+/** Written by deadlines/ alone. The session's last use, and when to check its deadlines. */
 interface DeadlineColumns {
   last_active_at: Generated<Date>;
   busy_until: Date | null;
@@ -132,7 +132,7 @@ interface DeadlineColumns {
   due_claim: string | null;
 }
 
-/** Written by leases/ alone. Instants after which another process acts if the owner has died. */
+/** Written by leases/ alone. When another process acts for a dead owner, and the rest of a paused command's lease. */
 interface LeaseColumns {
   provision_claimed_until: Date | null;
   destroy_after: Date | null;

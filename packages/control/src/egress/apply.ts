@@ -23,7 +23,7 @@ export async function applyNetwork(deps: ApplyDeps, session: SessionRow): Promis
   }
 }
 
-/** For callers: a NodeError becomes an ApiError. */
+/** Like `applyNetwork`, with an ApiError for the caller instead of a NodeError. */
 export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Promise<void> {
   try {
     await applyNetwork(deps, session);
@@ -38,8 +38,8 @@ export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Prom
 }
 
 /**
- * The machine has a higher generation than this row. If the row has a higher one by now, ours was in force in between
- * or is superseded: apply the row's. Otherwise the database was restored from a backup: the row takes a new generation.
+ * Handles a machine with a higher generation than `session`. If the row has a higher one by now, applies that one.
+ * Otherwise the database was restored from a backup: increases the row's generation, and the sweep applies it.
  */
 async function resolveConflict(deps: ApplyDeps, session: SessionRow, conflict: NodeError): Promise<void> {
   const now = await findSessionById(deps.db, session.id);

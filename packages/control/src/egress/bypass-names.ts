@@ -3,7 +3,7 @@
  * below it.
  */
 
-/** Public resolvers over HTTPS. A guest that reaches one can resolve names that we never see. */
+/** Public DNS-over-HTTPS resolvers. A guest that reaches one resolves names that the gateway never sees. */
 export const DNS_OVER_HTTPS = [
   "adguard-dns.com",
   "blahdns.com",
@@ -54,7 +54,7 @@ export const DNS_OVER_HTTPS = [
   "wikimedia-dns.org",
 ] as const;
 
-/** Outer names of encrypted ClientHellos. The inner name, which decides where the bytes go, cannot be read. */
+/** Outer names of Encrypted Client Hello (ECH). The inner name, which decides where the bytes go, is encrypted. */
 export const ECH_FRONTS = [
   "cloudflare-ech.com",
   "cloudflare-esni.com",

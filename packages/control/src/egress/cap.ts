@@ -1,4 +1,4 @@
-/** The daily cap of a session. The next tick of the sweep applies it to the machine. */
+/** Reads and sets a session's daily egress cap. The next tick of the sweep applies it to the machine. */
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { getReadable, getSession } from "../sessions/get.ts";
@@ -18,7 +18,7 @@ export async function setCap(
   const saved = await saveCap(deps.db, session, change);
   if (!saved) throw notUsable(await getSession(deps.db, scope, id));
   deps.signals.moved(id);
-  // Before the next visitor. If the node is away, the sweep does it.
+  // Sends the new `wake_on_http` to the gateway. If the node is away, the sweep does it.
   if (patch.wake_on_http != null) await deps.previewPush.attempt({ session_id: id });
   return await toCap(deps, saved);
 }

@@ -2,13 +2,13 @@
 import { sql } from "kysely";
 import type { Move } from "../sessions/state.ts";
 
-/** The next machine gets a new generation. */
+/** For the next machine of a session: a new network generation, and its limit in bytes. */
 export function nextNetworkColumns(limitBytes: number | null) {
   return { network_generation: sql<number>`network_generation + 1`, egress_limit_bytes: limitBytes };
 }
 
 /**
- * How a move changes the network columns. `foundGeneration`: the generation of a machine that this database did not
+ * The network columns that a move changes. `foundGeneration`: the generation of a machine that this database did not
  * start.
  */
 export function networkColumns(move: Move, foundGeneration?: number) {

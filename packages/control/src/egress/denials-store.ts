@@ -1,4 +1,4 @@
-/** SQL of denied flows and questions, summed up by minute. */
+/** SQL of denied connections and DNS questions, summed up by minute. */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
@@ -7,16 +7,16 @@ import type { EventOwner } from "../events/append.ts";
 import { storable } from "./log-store.ts";
 
 /**
- * A session asked for more names than an hour allows. Only the fact is kept, not the names: they all differ, and may be
- * the data of a DNS tunnel.
+ * Whether a session asked for more DNS names than an hour allows. The names are not kept: they all differ, and may
+ * carry the data of a DNS tunnel.
  */
 export const isAnomaly = ({ reason }: { reason: string }) => reason === "too_many_names";
 
 const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
 
 /**
- * Counts the lines under the minute in which they arrive. The rows are written in one order, so that two reports cannot
- * deadlock.
+ * Adds the denied entries to the counts of the current minute. The rows are written in a fixed order, so that two
+ * reports cannot deadlock.
  */
 export async function addDenials(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
   const denied = entries
@@ -44,7 +44,7 @@ export async function addDenials(db: Queries, entries: readonly EgressEntry[]): 
 
 export type Denial = Omit<EgressDenialTable, "session_id" | "minute"> & EventOwner;
 
-/** Takes the sums of past minutes; each goes to one process only. Ordered by minute and session, most frequent first. */
+/** Deletes and returns the sums of past minutes, by minute and session, most frequent first. One process gets each. */
 export async function takeDenials(tx: Queries): Promise<(Denial & { minute: Date })[]> {
   const taken = await sql<Denial & { minute: Date }>`
     with taken as (delete from egress_denials where minute < ${thisMinute} returning *)

@@ -4,8 +4,8 @@ import { type Denial, isAnomaly, takeDenials } from "./denials-store.ts";
 import type { EgressDeps } from "./deps.ts";
 
 /**
- * Destinations per session and minute with an event of their own. A guest may try as many as it likes. The rest is
- * summed up by reason, so that it cannot flood the organisation's events.
+ * Most destinations per session and minute that get an event each. The others are summed up by reason, so that a guest
+ * cannot flood the organisation's events.
  */
 const MOST_NAMED = 20;
 

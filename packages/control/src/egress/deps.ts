@@ -1,3 +1,4 @@
+/** Dependencies of the egress functions. */
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { Activity } from "../deadlines/activity.ts";

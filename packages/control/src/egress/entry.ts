@@ -14,7 +14,7 @@ import { DNS_OVER_HTTPS, ECH_FRONTS } from "./bypass-names.ts";
 export interface OwnHosts {
   names: readonly string[];
   addresses: readonly string[];
-  /** More ranges that the operator closes to all sessions, `a.b.c.d/n`. */
+  /** IPv4 ranges, `a.b.c.d/n`, that the operator closes to all sessions. */
   ranges: readonly string[];
 }
 
@@ -28,7 +28,7 @@ export interface StoredPolicy {
   allow: string[];
 }
 
-/** One refused entry refuses the whole policy. `field` is the name of the list in the caller's body. */
+/** Throws for the first invalid entry. `field` is the name of the list in the caller's body. */
 export function normalPolicy({ mode, allow = [] }: EgressPolicy, own: OwnHosts, field: string): StoredPolicy {
   const entries = allow.map((text, index) => {
     const parsed = parseEntry(text, own);
@@ -85,7 +85,7 @@ function splitPort(text: string): { host: string; port?: string } {
   return { host, port };
 }
 
-/** The only form that every parser reads alike. */
+/** Whether the host is four decimal numbers, the only form of an IPv4 address that all parsers read alike. */
 function isDottedQuad(host: string): boolean {
   const parts = host.split(".");
   return (
@@ -119,8 +119,8 @@ function normalName(given: string, { isBase = false } = {}): string {
 }
 
 /**
- * Converts a name in another script. Hazard: look-alikes of ASCII (full-width digits, ligatures, other full stops)
- * would become a name that the writer did not see. They are refused.
+ * Converts an internationalised name to ASCII (`xn--`). Refuses look-alikes of ASCII (full-width digits, ligatures,
+ * other full stops), which would become a name that the writer did not see.
  */
 function toALabels(given: string): string {
   const isLookAlike = [...given].some((character) => {
@@ -137,7 +137,7 @@ function isAscii(text: string): boolean {
   return /^\p{ASCII}*$/u.test(text);
 }
 
-/** Refuses a suffix under which anyone can register a name. */
+/** Refuses a wildcard below a suffix under which anyone can register a name. */
 function checkWide(base: string): void {
   const isSuffix = getPublicSuffix(base, { allowPrivateDomains: false, validateHostname: false }) === base;
   if (isSuffix || !base.includes("."))

@@ -16,7 +16,7 @@ export async function readCursor(db: Queries, nodeId: string): Promise<string | 
   return row?.cursor;
 }
 
-/** False when another process has read from the same cursor. It has written these lines already. */
+/** False when another process has moved the cursor from `from`, and so has written these lines already. */
 export async function moveCursor(
   db: Queries,
   nodeId: string,
@@ -31,7 +31,7 @@ export async function moveCursor(
   return moved.rows.length > 0;
 }
 
-/** Lines of deleted sessions are dropped. */
+/** Writes lines, except those of deleted sessions, and deletes the oldest ones over the limit. */
 export async function insertLines(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
   if (entries.length === 0) return;
   const lines = entries.map((entry) => ({
@@ -60,8 +60,8 @@ export async function insertLines(db: Queries, entries: readonly EgressEntry[]):
 }
 
 /**
- * Keeps the newest lines of each part: questions and connections, allowed and denied. So a flood of one part does not
- * push out another.
+ * Keeps the newest lines of each of four parts: DNS questions and connections, allowed and denied. So a flood of one
+ * part does not push out another.
  */
 async function trim(db: Queries, sessionIds: string[]): Promise<void> {
   await sql`delete from egress_log using (
@@ -82,7 +82,7 @@ export interface LogFilter {
   decision?: string;
   host?: string;
   since?: Date;
-  /** Lines older than this one. */
+  /** Only lines with a lower `seq`. */
   before?: number;
   limit: number;
 }
@@ -105,7 +105,7 @@ export async function deleteOldLines(db: Queries): Promise<void> {
     .execute();
 }
 
-/** A guest chooses the names it asks for. Characters that a text column refuses must not stop the log. */
+/** Replaces what a text column refuses, and cuts at 255: a guest chooses its names, and must not stop the log. */
 export function storable(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, 255);
 }

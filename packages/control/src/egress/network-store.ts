@@ -15,8 +15,8 @@ interface NetworkChange {
 }
 
 /**
- * Saves a desired network that was decided on this row. Undefined when the row has a newer one by now, or an operation
- * that fixes the network.
+ * Saves a desired network that was decided on this row. Undefined when state or network have changed meanwhile, or an
+ * operation is in progress during which the network must not change.
  */
 export async function saveDesiredNetwork(
   db: Queries,
@@ -40,7 +40,7 @@ export async function saveDesiredNetwork(
   return row as SessionRow | undefined;
 }
 
-/** The session's machine has confirmed this generation. */
+/** Records that the session's machine has confirmed this generation. */
 export async function saveApplied(
   db: Queries,
   { id, incarnation, network_generation: generation }: SessionRow,
@@ -71,7 +71,7 @@ export async function listNetworksToReconcile(db: Queries): Promise<SessionRow[]
   return rows as SessionRow[];
 }
 
-/** Changes the row only. The machine's limit follows with the next tick. */
+/** Saves a live or paused session's cap and `wake_on_http`. The machine's limit follows with the next tick. */
 export async function saveCap(
   db: Queries,
   session: SessionRow,

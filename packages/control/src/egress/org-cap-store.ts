@@ -1,4 +1,4 @@
-/** SQL of organisations' caps. An organisation's row is marked when it reaches its cap; a create reads the mark. */
+/** SQL of organisations' daily caps. The row is marked with the day of a reached cap; a create reads the mark. */
 import type { OrgEgressCap } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
@@ -6,7 +6,7 @@ import { TODAY } from "../db/time.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { EgressCaps } from "./org-cap.ts";
 
-/** Null: no cap. `least` ignores nulls. */
+/** The operator's default cap in bytes; null: no cap. `least` ignores nulls. */
 const defaultCap = ({ orgBytes, orgMaxBytes }: EgressCaps) =>
   sql<number | null>`least(nullif(${orgBytes}::bigint, 0), nullif(${orgMaxBytes}::bigint, 0))`;
 const inForce = ({ orgBytes, orgMaxBytes }: EgressCaps) => sql<number | null>`least(
@@ -16,11 +16,11 @@ const sentToday = sql<number>`(select coalesce(sum(egress_last - egress_start), 
   from egress_usage join sessions on sessions.id = egress_usage.session_id
   where egress_usage.day = ${TODAY} and sessions.org_id = orgs.id)`;
 
-/** The day to mark; null: the cap is not reached. */
+/** The mark that the row should have: today if its cap is reached, else null. */
 const correctMark = (caps: EgressCaps) =>
   sql<string | null>`case when ${sentToday} >= ${inForce(caps)} then ${TODAY} end`;
 
-/** The cap in its public form. */
+/** The cap as the API shows it. */
 export async function readOrgCap(db: Queries, caps: EgressCaps, orgId: string): Promise<OrgEgressCap> {
   return await db
     .selectFrom("orgs")
@@ -36,7 +36,7 @@ export async function saveOrgCap(db: Queries, orgId: string, capBytes: number | 
   await db.updateTable("orgs").set({ egress_cap_bytes: capBytes }).where("id", "=", orgId).execute();
 }
 
-/** Organisations with a wrong mark. Without cap and mark, no sum is computed. */
+/** Organisations whose mark is wrong. The bytes are summed only for those with a cap or a mark. */
 export async function listOrgsWithWrongMark(db: Queries, caps: EgressCaps): Promise<string[]> {
   const found = await db
     .selectFrom("orgs")
@@ -49,7 +49,7 @@ export async function listOrgsWithWrongMark(db: Queries, caps: EgressCaps): Prom
   return found.map(({ id }) => id);
 }
 
-/** The caller has locked the organisation's row, so that its cap does not change. True when this call set a mark. */
+/** Sets or removes the mark; true when it was set. The caller has locked the row, so that its cap does not change. */
 export async function updateOrgMark(tx: Queries, caps: EgressCaps, orgId: string): Promise<boolean> {
   const row = await tx
     .updateTable("orgs")
@@ -71,7 +71,7 @@ export async function isOrgCapped(db: Queries, orgId: string): Promise<boolean> 
   return row !== undefined;
 }
 
-/** Live sessions of organisations over their cap, without an operation. */
+/** Live sessions without an operation in progress, of organisations over their cap. */
 export async function listLiveOverCap(db: Queries, limit: number): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")

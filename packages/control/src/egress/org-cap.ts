@@ -20,8 +20,8 @@ export interface EgressCaps {
 type OrgCapDeps = Pick<EgressDeps, "db" | "egressCaps">;
 
 /**
- * Null restores the operator's default. A key of the whole organisation may set the cap, since keys have no roles. A
- * key that is bound to a project may not.
+ * Sets the daily cap in bytes; 0: no cap, null: the operator's default. Keys have no roles, so every key that is not
+ * bound to a project may set it.
  */
 export async function setOrgCap(
   { db, egressCaps }: OrgCapDeps,
@@ -38,13 +38,13 @@ export async function setOrgCap(
   return await db.transaction().execute(async (tx) => {
     await lockOrg(tx, principal.orgId);
     await saveOrgCap(tx, principal.orgId, capBytes);
-    // Marked before the call answers, so that the new cap refuses or admits sessions from now on.
+    // Updated in the same transaction, so that the new cap refuses or admits sessions from now on.
     await updateOrgMark(tx, egressCaps, principal.orgId);
     return await readOrgCap(tx, egressCaps, principal.orgId);
   });
 }
 
-/** Marks an organisation that has sent its bytes of today, or removes the mark. */
+/** Marks an organisation whose sessions reached its cap today, or removes a mark that no longer applies. */
 export async function markOrg(
   { db, egressCaps, log }: OrgCapDeps & Pick<EgressDeps, "log">,
   orgId: string,

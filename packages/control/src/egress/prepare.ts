@@ -1,4 +1,4 @@
-/** The desired network of a session's machine and of its next one, and changes to it. */
+/** Computes the desired network of a session's current and next machine, and saves its exposed ports. */
 import type { NetworkSpec } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
@@ -19,7 +19,7 @@ export function networkSpec(session: SessionRow): NetworkSpec {
   };
 }
 
-/** The counter at which a session's machine is cut off, so that the day's cap is kept; null: no limit. */
+/** Value of the machine's byte counter at which it is cut off, so that the daily cap is kept; null: no limit. */
 export function limitOf(
   capBytes: number | null,
   { machineStart, others, isReached }: DayUsage,
@@ -28,7 +28,7 @@ export function limitOf(
   return machineStart + (isReached ? 0 : Math.max(0, capBytes - others));
 }
 
-/** Written by the claim of the operation. A process that takes the operation over asks for the same network. */
+/** Columns of the next machine's network. Written with the operation, so that a take-over uses the same network. */
 export async function nextNetwork(db: Queries, session: SessionRow): Promise<NextNetwork> {
   const usage = await dayUsageOf(db, session.id, nextMachineIdOf(session));
   return nextNetworkColumns(limitOf(session.egress_cap_bytes, usage));

@@ -1,4 +1,4 @@
-/** A session's egress log, newest first; also of a session that has ended. */
+/** Reads a session's egress log, newest first, also after the session's end. */
 import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contract/api";
 import { instant } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-/** Run every tick: updates limits of machines by day and cap, and applies network changes that were not confirmed. */
+/** Updates limits of machines by day and cap, and applies network changes that were not confirmed. Runs every tick. */
 import type { SessionRow } from "../sessions/store.ts";
 import { applyNetwork } from "./apply.ts";
 import type { EgressDeps } from "./deps.ts";

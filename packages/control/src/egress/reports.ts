@@ -11,7 +11,7 @@ import { dayUsageOf, listOverCap, listUnmarked, markCapped, saveCounters } from 
 
 type ReportDeps = Pick<EgressDeps, "db" | "nodes" | "activity" | "log">;
 
-/** A full report is followed by the next one at once, up to this many. */
+/** Most reports of one collection. A report with `FULL` entries is followed by the next one at once. */
 const AT_ONCE = 10;
 const FULL = 5_000;
 

@@ -1,3 +1,4 @@
+/** Routes of egress policies, egress logs and daily caps. */
 import {
   EgressCap,
   EgressLog,

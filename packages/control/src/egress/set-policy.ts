@@ -25,7 +25,7 @@ export async function setPolicy(
     const session = await getSession(deps.db, scope, id);
     if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
     if (isNetworkFixed(session.op)) return BUSY;
-    // Stored once. A later write by another call wins; ours was in force before it.
+    // Stored once. A later write by another call wins, as if this call had ended before it.
     stored ??= await store(deps, session, egress);
     if (!stored) return BUSY;
     const desired = stored.network_generation > session.network_generation ? stored : session;
@@ -40,7 +40,7 @@ async function store(deps: EgressDeps, session: SessionRow, egress: StoredPolicy
   return row;
 }
 
-/** False: the machine is being replaced or paused during the call. Decide again. */
+/** Applies the policy to a live machine. False: the machine is being replaced or paused, so decide again. */
 async function tryApply(deps: EgressDeps, desired: SessionRow): Promise<boolean> {
   if (desired.state === "paused" || desired.network_applied >= desired.network_generation) return true;
   try {

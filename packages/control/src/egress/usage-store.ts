@@ -52,7 +52,7 @@ export interface DayUsage {
   isReached: boolean;
 }
 
-/** For the limit of one machine. If the machine was not seen today, its day starts at its last counter. */
+/** Today's bytes as one machine's limit needs them. If it was not seen today, its day starts at its last counter. */
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
   const found = await sql<DayUsage>`select
       coalesce(

@@ -1,7 +1,8 @@
 /**
- * Writes an event in the transaction of its cause, so that it exists exactly when its cause does. The caller has locked
- * the session's row, so that the events of a session are written in the order of their commits. Events without a change
- * of the row (refusals, denials) have no such order.
+ * Writes an event in the transaction of its cause, so that it exists exactly when its cause does. The caller has
+ * locked the session's row, so that the events of a session are written in the order of their commits. Events without
+ * a change of the row (refusals, denials) have no such order. A move writes its event in its one statement, with
+ * columns.ts.
  */
 import { type EventType, ID_PREFIXES } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";

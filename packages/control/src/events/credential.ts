@@ -2,21 +2,21 @@
 import { ApiError } from "../errors/api-error.ts";
 
 /**
- * A revoked key must stop working within five seconds. This time and the authenticator's cache stay below that
- * together.
+ * How often the key is checked. Together with the authenticator's cache this stays below the five seconds in which a
+ * revoked key must stop working.
  */
-const LOOK_MS = 2_000;
+const CHECK_MS = 2_000;
 
 export function watchCredential(authenticate: () => Promise<unknown>): {
   signal: AbortSignal;
   stop: () => void;
 } {
   const ended = new AbortController();
-  const look = () =>
+  const check = () =>
     authenticate().catch((error: unknown) => {
       // If the database is down, it is unknown whether the key is good.
       if (error instanceof ApiError && error.code === "unauthenticated") ended.abort();
     });
-  const timer = setInterval(() => void look(), LOOK_MS);
+  const timer = setInterval(() => void check(), CHECK_MS);
   return { signal: ended.signal, stop: () => clearInterval(timer) };
 }

@@ -12,7 +12,7 @@ import type { SessionSignals } from "../sessions/signals.ts";
 import { publishEvents } from "./publish.ts";
 import { listOrgsAfter, readHead } from "./store.ts";
 
-/** A reader polls after this time, in case it was not woken. */
+/** After this time a reader reads the database, in case it was not woken. */
 const POLL_MS = 30_000;
 
 export interface EventDeps {
@@ -34,7 +34,7 @@ export class EventFeed {
     this.#deps = deps;
   }
 
-  /** All events up to this position were announced. None will ever appear before it. */
+  /** The last position whose readers were woken. No event will ever appear at or before it. */
   get head(): number {
     return this.#head;
   }
@@ -45,8 +45,8 @@ export class EventFeed {
   }
 
   /**
-   * Publishes whenever a session moves in this process, until the returned function is called. Without readers that is
-   * left to the periodic call, which publishes many events at once.
+   * Publishes whenever a session moves in this process, until the returned function is called. Without readers, the
+   * periodic call publishes many events at once.
    */
   followMoves(onFailure: (error: unknown) => void): () => void {
     return this.#deps.signals.onAnyMove(() => {
@@ -54,7 +54,7 @@ export class EventFeed {
     });
   }
 
-  /** Resolves once everything that was committed before this call has its position. */
+  /** Publishes. Resolves once every event that was committed before this call has its position. */
   look(): Promise<void> {
     return this.#looks.run();
   }

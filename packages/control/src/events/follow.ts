@@ -1,6 +1,6 @@
 /**
- * One reader's stream. The database is its buffer: events are read as fast as the reader takes them, so a slow reader
- * costs no memory. A reader that takes nothing while events pile up is disconnected, and may resume by id.
+ * Streams events to one reader. The database is the buffer: events are read as fast as the reader takes them, so a slow
+ * reader costs no memory. A reader that takes nothing while events pile up is disconnected, and may resume by id.
  */
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
@@ -12,7 +12,7 @@ import type { Start } from "./start.ts";
 import { countEvents, type EventFilter, type EventRow, listEvents } from "./store.ts";
 
 const PAGE = 200;
-/** A socket that took nothing for this long has stalled. */
+/** How often the backlog of a reader is checked while it does not take an event. */
 const STALL_MS = 5_000;
 const STORE_AWAY_MS = 1_000;
 
@@ -51,7 +51,7 @@ async function sendNewEvents(
   stream: EventStream,
   from: number,
 ): Promise<number> {
-  // Read before the events: those up to here that the filter excludes need not be read again.
+  // Read before the events, so that events up to here that the filter excludes are not read again.
   const { head } = deps.eventFeed;
   let after = from;
   while (!reader.over.aborted) {

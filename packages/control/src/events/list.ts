@@ -1,4 +1,4 @@
-/** The query and the pages of stored events, oldest first (docs/spec/events.md). */
+/** Parses the query for events, and reads pages of them, oldest first (docs/spec/events.md). */
 import { EVENT_TYPE_FILTER_PATTERN, type Event, LIMITS } from "@vivarium/contract/api";
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";

@@ -1,3 +1,4 @@
+/** The public form of an event (docs/spec/events.md). */
 import type { Event } from "@vivarium/contract/api";
 import type { EventRow } from "./store.ts";
 

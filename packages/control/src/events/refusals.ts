@@ -1,6 +1,6 @@
 /**
- * Events for sessions that could not be created or woken for lack of capacity. They inform the whole organisation, not
- * only the caller.
+ * Emits events for sessions that could not be created or woken for lack of capacity. They inform the whole
+ * organisation, not only the caller.
  */
 import { type ErrorCode, type EventType, errorRow } from "@vivarium/contract/api";
 import type { Principal } from "../access/principal.ts";
@@ -10,7 +10,7 @@ import { oneLine } from "../http/render-error.ts";
 import { type NewEvent, rowOf } from "./append.ts";
 import { insertUnlessRecent } from "./store.ts";
 
-/** Capacity only: mistakes of a caller concern that caller alone, and an unreachable node refuses nothing. */
+/** Codes that emit an event. A caller's mistakes concern only that caller, and an unreachable node refuses nothing. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   "payment_required",
   "egress_capped",
@@ -25,7 +25,7 @@ type Attempt = Omit<NewEvent, "type" | "data"> & {
   op: string;
 };
 
-/** A create. Its project is checked before a lack of capacity can refuse it. */
+/** The attempt of a create. `projectId` is checked before a lack of capacity can refuse the create. */
 export function createAttempt(
   principal: Principal,
   projectId: string | null | undefined,
@@ -52,7 +52,7 @@ export async function emitIfRefused<T>(db: Database, attempt: Attempt, work: () 
   }
 }
 
-/** At most one a minute, so that a caller who retries does not flood the others. */
+/** Emits at most one event a minute for the same refusal, so that a caller who retries does not flood the readers. */
 async function emitRefusal(
   db: Database,
   { op, ...attempt }: Attempt,

@@ -1,3 +1,4 @@
+/** The route that streams events, or reads a page of them. */
 import { EventList } from "@vivarium/contract/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { scopeOf } from "../access/principal.ts";

@@ -1,4 +1,4 @@
-/** The position at which a reader starts: now, after a given event, or at the oldest event when that one is unknown. */
+/** Finds the position at which a reader starts: now, after a given event, or at the oldest event if that is unknown. */
 import { EVENT_ID_PATTERN, type Event, ID_PREFIXES, STREAM_GAP } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { newEventId } from "./append.ts";
@@ -8,7 +8,7 @@ import { type EventFilter, findNewestId, findPosition, listEvents } from "./stor
 export interface Start {
   /** Events with a higher position follow. */
   after: number;
-  /** Sent first. A reader cannot resume from it. */
+  /** Sent first: reports that events may be missing before the next one. A reader cannot resume from its id. */
   gap?: Event;
   /** The id to resume from, for a reader that has got no event yet. */
   resumeId?: string;

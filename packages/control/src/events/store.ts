@@ -70,7 +70,7 @@ function matching<O>(query: Reading<O>, { scope, types, sessionId }: EventFilter
   return matched;
 }
 
-/** Oldest first. */
+/** Events after a position, oldest first. */
 export async function listEvents(
   db: Queries,
   filter: EventFilter,
@@ -137,7 +137,7 @@ export async function listOrgsAfter(db: Queries, position: number): Promise<stri
   return rows.map(({ org_id }) => org_id);
 }
 
-/** Locked until the transaction ends. */
+/** The last position that was assigned. Its row is locked until the transaction ends. */
 export async function lockHead(tx: Queries): Promise<number> {
   const { position } = await tx
     .selectFrom("event_head")

@@ -7,7 +7,7 @@ import { type BufferedExec, execBuffered } from "./exec.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
-/** Runs one command in several sessions in parallel. A failed item carries its error; the other items are not affected. */
+/** Runs one command in several sessions in parallel. A failed item carries its error and does not affect the others. */
 export async function execBatch(
   deps: ExecDeps,
   scope: Scope,

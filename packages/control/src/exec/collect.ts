@@ -1,8 +1,9 @@
+/** Collects a command's output, and forms the fields of buffered answers. */
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
 import { FREE_BYTES, type OutputQuota } from "./output-quota.ts";
 
-/** A command that ran to its end, with its output. */
+/** The output and the end of a command. */
 export interface CollectedExec {
   stdout: OutputBuffer;
   stderr: OutputBuffer;
@@ -10,8 +11,8 @@ export interface CollectedExec {
 }
 
 /**
- * Reads a command's frames to the end, as far as the output quota allows. Throws when the frames break off, so that no
- * exit code is ever made up.
+ * Reads a command's frames to the end, and waits for the output quota when the output is long. Throws when the frames
+ * break off, so that no exit code is ever made up.
  */
 export async function collect(
   frames: AsyncIterable<Frame>,

@@ -1,3 +1,4 @@
+/** Runs a command to its end, and answers with its output. */
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
@@ -17,7 +18,7 @@ export interface BufferedExec {
   input: CommandInput;
   by: Caller;
   reservation: OutputQuota;
-  /** Limit of each output stream. */
+  /** Limit of each of the two output streams. */
   limitBytes?: number;
 }
 
@@ -48,7 +49,7 @@ export async function execBuffered(
   };
 }
 
-/** Records in the row that a one-command session had its command: it ends even if this process dies now. */
+/** Sets a short lease on a destroy_on_completion session, so that it ends even if this process dies now. */
 export async function markCompleted(deps: ExecDeps, session: SessionRow): Promise<void> {
   deps.activity.touch(session.id);
   if (session.destroy_on_completion) {

@@ -7,7 +7,7 @@ import type { Caller } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
-import { NodeError } from "../fleet/node-error.ts";
+import { hasStartedNothing, NodeError } from "../fleet/node-error.ts";
 import { environmentOf } from "../guest/environment.ts";
 import { type BreakDeps, type BreakTexts, explainBreak, findEndError } from "../guest/explain-break.ts";
 import { useMachine } from "../guest/use-machine.ts";
@@ -16,7 +16,7 @@ import { revertLease } from "../leases/lease.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { extendCommandLease, hasStartedNothing } from "./command-lease.ts";
+import { extendCommandLease } from "./command-lease.ts";
 import type { ExecDeps } from "./deps.ts";
 
 export interface CommandInput {
@@ -60,7 +60,7 @@ export async function startExec(
   return { ...live, frames: logAndRelease(result, entry, release) };
 }
 
-/** If the command did not start, the session's lease is as it was before. */
+/** Extends the session's lease, then starts the command. If nothing was started, the lease is set back. */
 async function openUnderLease(
   deps: ExecDeps,
   session: SessionRow,
@@ -71,7 +71,7 @@ async function openUnderLease(
   try {
     return await deps.nodes.exec(machineIdOf(session), call, signal);
   } catch (error) {
-    // The session may still have its one command.
+    // The session can still run its one command.
     if (lease && hasStartedNothing(error))
       await revertLease(deps.db, session.id, lease).catch(() => undefined);
     if (!(error instanceof NodeError) || error.failure !== "broken") throw error;

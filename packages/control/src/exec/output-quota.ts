@@ -1,14 +1,14 @@
 /**
- * Closes: buffered outputs of one organisation cannot fill the memory that all share.
+ * Limits the memory of buffered outputs by organisation, so that one cannot fill the memory that all share.
  *
- * A quota of memory by organisation. A short output is free. A longer one reserves the bytes of the longest possible one;
- * until they are free its frames are not read, and back-pressure stops its command. Measured without it: 32 commands that
- * fill both outputs hold 255 MiB.
+ * A short output is free. Before a longer one is read, its answer reserves the bytes of the longest possible answer;
+ * until they are free, its frames are not read, and back-pressure stops its command. Measured without a quota: 32
+ * commands that fill both outputs hold 255 MiB.
  */
 import type { ServerResponse } from "node:http";
 import { onceClosed } from "../http/once-closed.ts";
 
-/** Bytes of all buffered answers of one organisation together: two batches, or sixteen single commands. */
+/** Most bytes of one organisation's buffered answers together: two batches, or sixteen single commands. */
 const ORG_BYTES = 128 * 1024 * 1024;
 export const FREE_BYTES = 64 * 1024;
 /** After this time an answer that its client does not read gives its reservation back. */
@@ -44,7 +44,7 @@ export class OutputQuotas {
     this.#orgBytes = orgBytes;
   }
 
-  /** For an answer of at most so many bytes, which must not be more than an organisation has. */
+  /** Makes the quota of an answer of at most `bytes`, which must not be more than an organisation's. */
   reserve(orgId: string, bytes: number): OutputQuota {
     const reservation = new Reservation(bytes);
     return {
@@ -67,7 +67,7 @@ export class OutputQuotas {
   #release(orgId: string, reservation: Reservation): void {
     const { state } = reservation;
     reservation.state = "returned";
-    // A command that still waits is about to see that its answer is over.
+    // Resumes a command that still waits; it then finds that its answer is over.
     reservation.granted.resolve();
     const org = this.#byOrg.get(orgId);
     if (!org) return;
@@ -78,7 +78,7 @@ export class OutputQuotas {
   }
 }
 
-/** In the order in which they came, so that single commands do not keep a batch out. */
+/** Grants reservations in the order of arrival, so that single commands cannot delay a batch for ever. */
 function admit(org: Org): void {
   for (let [first] = org.queue; first && first.bytes <= org.freeBytes; [first] = org.queue) {
     org.queue.shift();

@@ -37,7 +37,7 @@ export interface EncodedOutput {
   encoding?: "base64";
 }
 
-/** `characters` are the bytes without the parts of characters that a cut left at both ends. */
+/** Text if UTF-8, else base64. `characters`: the bytes without incomplete characters at a cut start or end. */
 export function encodeOutput(bytes: Buffer, characters: Buffer): EncodedOutput {
   if (isUtf8(characters)) return { text: characters.toString("utf8") };
   return { text: bytes.toString("base64"), encoding: "base64" };

@@ -1,3 +1,4 @@
+/** Routes that run commands, in one session or in several. */
 import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
@@ -73,7 +74,7 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
   });
 }
 
-/** A failure before the command runs is an ordinary answer. A later one is an `error` event. */
+/** Streams a command's output. A failure before it runs is an ordinary answer, a later one an `error` event. */
 async function execStreamed(
   deps: ExecDeps,
   scope: Scope,

@@ -9,7 +9,7 @@ import { explainCommandBreak } from "./open-exec.ts";
 const ERROR_CHARS = 1000;
 
 /**
- * Passes a running command's frames on as events. The stream ends with exactly one `exit` or `error`. Returns false
+ * Sends a running command's frames as events. The stream ends with exactly one `exit` or `error`. Returns false
  * when the command may still run, because its session was paused.
  */
 export async function streamFrames(

@@ -1,3 +1,4 @@
+/** Writes several files, one after the other. Each has its own result. */
 import { errorRow, type FileBatchResult, FilePath, type FileWrite, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -9,10 +10,9 @@ import { writeBytes } from "./change.ts";
 import { decodeContent } from "./content.ts";
 
 type Item = FileBatchResult["results"][number];
-/** The bytes of a file, or the reason against it. */
+/** The bytes of a file, or the error that refuses it. */
 type Prepared = Buffer | ApiError;
 
-/** Writes several files, one after the other. Each has its own result. */
 export async function writeBatch(
   deps: MoveDeps,
   scope: Scope,
@@ -22,7 +22,7 @@ export async function writeBatch(
   const prepared = prepare(files);
   const { confirm, release } = deps.activity.lease(scope.orgId, sessionId);
   try {
-    // A problem of the session is the answer to the whole call.
+    // An error of the session fails the whole call.
     await waitForLive(deps, scope, sessionId);
     confirm();
     const results: Item[] = [];
@@ -47,7 +47,7 @@ export async function writeBatch(
   }
 }
 
-/** Throws when the batch as a whole is refused. Nothing is written then. */
+/** Decodes all files before the first write. Throws when one, or all together, are too large. */
 function prepare(files: FileWrite[]): Prepared[] {
   const prepared = files.map(prepareOne);
   const total = prepared.reduce((sum, bytes) => sum + (Buffer.isBuffer(bytes) ? bytes.length : 0), 0);
@@ -69,7 +69,7 @@ function prepareOne(file: FileWrite): Prepared {
   }
 }
 
-/** An issue of the path's own schema has no field name. */
+/** Adds the field `path` to issues of the path's own schema, which name no field. */
 function withField<T extends { path: PropertyKey[] }>(issues: readonly T[]): T[] {
   return issues.map((issue) => ({ ...issue, path: ["path"] }));
 }
@@ -78,7 +78,7 @@ function isTooLarge(prepared: Prepared): boolean {
   return prepared instanceof ApiError && prepared.code === "payload_too_large";
 }
 
-/** A retryable error concerns all files. If no file is written yet, the whole call is retryable. */
+/** Whether the error concerns all files, as retryable ones do. If no file is written yet, the whole call then fails. */
 function isAboutMachine(error: unknown): boolean {
   return error instanceof ApiError && errorRow(error.code).retryable;
 }

@@ -1,3 +1,4 @@
+/** Writes, deletes and renames files, and makes directories. */
 import type { FileDeleted, FileWrite, FileWriteResult, Mkdir, Rename } from "@vivarium/contract/api";
 import { UploadWritten } from "@vivarium/contract/node";
 import { z } from "zod";
@@ -52,7 +53,7 @@ export async function deleteFile(
   return { ok: true, path };
 }
 
-/** Parents are made as well; a directory that exists is fine. */
+/** Makes a directory and its parents. One that exists is fine. */
 export async function makeDirectory(
   deps: MoveDeps,
   scope: Scope,
@@ -62,7 +63,7 @@ export async function makeDirectory(
   return { path };
 }
 
-/** Replaces a file at the destination, whose parents are made. */
+/** Renames a file or directory. Makes the destination's parents, and replaces a file there. */
 export async function renameFile(
   deps: MoveDeps,
   scope: Scope,
@@ -74,7 +75,7 @@ export async function renameFile(
   return paths;
 }
 
-/** Puts the field's name before a refusal that is about the destination alone. Other errors are rethrown. */
+/** Prefixes a refusal about the destination alone with `dest_path`. Other errors are rethrown. */
 function nameDestination({ path, dest_path }: Rename): (error: unknown) => never {
   return (error) => {
     if (!(error instanceof NodeError) || error.failure !== "refused") throw error;
@@ -85,8 +86,8 @@ function nameDestination({ path, dest_path }: Rename): (error: unknown) => never
 }
 
 /**
- * The agent's message starts with the refused path. The node has replaced its non-ASCII characters by spaces, and cut a
- * long message.
+ * Whether the agent's message starts with this path. The node has replaced its non-ASCII characters by spaces, and
+ * cut a long message.
  */
 function isAbout(message: string, path: string): boolean {
   const prefix = `${path}: `.replace(/[^\x20-\x7e]/g, " ");

@@ -1,4 +1,4 @@
-/** The content of a file in a request. */
+/** Decodes the content of a file in a request. */
 import { type FileWrite, LIMITS } from "@vivarium/contract/api";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";

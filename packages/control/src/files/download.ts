@@ -1,3 +1,4 @@
+/** Downloads a file of any size, only as fast as the client takes it. Every refusal comes before the first byte. */
 import type { IncomingMessage } from "node:http";
 import type { Scope } from "../access/principal.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -8,13 +9,12 @@ import type { FileCall } from "./query.ts";
 
 export interface Download {
   sizeBytes: number;
-  /** Breaks off when the guest sends fewer bytes. Destroying it ends the work in the guest. */
+  /** Fails when the guest sends fewer bytes than `sizeBytes`. Destroying it ends the work in the guest. */
   content: IncomingMessage;
   /** Ends the activity, so that the session may become idle. */
   release: () => void;
 }
 
-/** Downloads a file of any size, only as fast as the client takes it. Every refusal comes before the first byte. */
 export async function downloadFile(
   deps: MoveDeps,
   scope: Scope,

@@ -9,7 +9,7 @@ export const FILES_ROOT = "/workspace";
 
 const pattern = queryText().min(1, "must not be empty");
 
-/** A number above `max` counts as `max`. */
+/** Parses a whole number of at least `min`. One above `max` counts as `max`. */
 function wholeNumberText(min: number, max: number) {
   const words = `must be a whole number of at least ${min}`;
   return queryText()
@@ -42,7 +42,7 @@ export interface FileCall {
   signal: AbortSignal;
 }
 
-/** A search, as the agent is asked for it. */
+/** The query of a search, as the agent expects it. */
 export interface SearchQuery {
   path: string;
   pattern: string;
@@ -57,7 +57,7 @@ type FilesRead =
   | { op: "list"; path: string }
   | { op: "find" | "grep"; query: SearchQuery };
 
-/** The request with its defaults. */
+/** Checks the fields that `op` needs, and fills in the defaults. */
 export function filesRead({ op = "read", path, encoding, ...search }: FilesQuery): FilesRead {
   if (op === "read") return { op, path: required("path", path), encoding: encoding ?? "text" };
   if (encoding !== undefined) throw invalidField("encoding", "is accepted with op=read only", encoding);

@@ -1,3 +1,4 @@
+/** Reads files, lists directories, and finds names and lines. */
 import {
   type FileContent,
   type FileEncoding,

@@ -1,3 +1,4 @@
+/** Routes of files, except for upload and download. */
 import {
   FileBatch,
   FileBatchResult,
@@ -80,7 +81,7 @@ function addWrites(server: Server, deps: MoveDeps): void {
   );
 }
 
-/** The older form of read, write and list (docs/spec/files.md). */
+/** Handles the older form of read, write and list (docs/spec/files.md). */
 async function callByOp(
   deps: MoveDeps,
   scope: Scope,

@@ -1,3 +1,4 @@
+/** Routes that upload and download a file as raw bytes. */
 import { pipeline } from "node:stream";
 import { FileUploaded } from "@vivarium/contract/api";
 import { PacedBody } from "@vivarium/http1/body-rate";
@@ -46,7 +47,7 @@ function addUpload(server: Server, deps: MoveDeps): void {
   });
 }
 
-/** Hazard: a short answer with a clean end looks complete. So a file that breaks off breaks the connection. */
+/** Hazard: a short answer with a clean end looks complete. So a file that breaks off destroys the connection. */
 function send(reply: FastifyReply, { content, sizeBytes, release }: Download): FastifyReply {
   reply.hijack();
   reply.raw.writeHead(200, {

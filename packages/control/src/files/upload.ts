@@ -36,7 +36,7 @@ export async function uploadFile(
   }
 }
 
-/** The bytes that were read of the body cannot be sent again, so there is no second attempt. */
+/** The error for the caller. No error leads to a second attempt, because the body's bytes cannot be read again. */
 async function explainFailure(deps: MoveDeps, session: SessionRow, error: unknown): Promise<unknown> {
   if (!(error instanceof NodeError)) return error;
   switch (error.failure) {

@@ -82,7 +82,7 @@ const UNLOADABLE: ApiText = [
 ];
 const SILENT: ApiText = ["session_unavailable", "the session's machine does not answer at the moment"];
 
-/** The API error of each refusal of the node that needs no more than its code. */
+/** The API errors of the node's refusals whose code alone decides the text. */
 const REFUSALS: Partial<Record<NodeErrorCode, ApiText>> = {
   disk_pressure: ["node_disk_pressure", "the node has too little free disk for this"],
   no_capacity: ["unavailable", "the node has no room for this at the moment"],
@@ -138,9 +138,9 @@ const GUEST_REFUSALS: Record<GuestErrorCode, { code: ErrorCode; field?: "path" |
   spawn_failed: { code: "session_unavailable" },
 };
 
-/** Names the second path of a rename, or the second pattern of a search. */
+/** Start of an agent's message about another field than the usual one of its code. */
 const OTHER_FIELD = /^(dest_path|file_pattern|exclude_dirs): /;
-/** The agent's prefix before its explanation of a pattern. */
+/** Start of an agent's message that explains a refused pattern. */
 const LEADING_FIELD = /^[a-z_]+: /;
 const EXPLANATION_CHARS = 400;
 
@@ -151,14 +151,14 @@ function refusedByGuest(guestCode: GuestErrorCode, error: NodeError): ApiError {
   return new ApiError(code, field === undefined ? text : `${field}: ${text}`, { cause: error });
 }
 
-/** Only the agent knows the problem with a pattern. */
+/** The agent's explanation of a refused pattern. */
 function explanation({ message }: NodeError): string {
   const said = oneLine(message.replace(LEADING_FIELD, ""), EXPLANATION_CHARS).trim();
   return said === "" ? GUEST_ERRORS.bad_pattern.text : said;
 }
 
 const FIELD = /^(cwd|command|path|dest_path|pattern|file_pattern|name|query): /;
-/** For values that are valid alone and not together. */
+/** Start of a refusal of query parameters that are valid alone but not together. */
 const ABOUT_QUERY = /^the query /;
 
 /** Starts with the field's name, as all validation errors do. */

@@ -3,7 +3,7 @@ import type { NodeInfo } from "@vivarium/contract/node";
 
 export type Baseline = NodeInfo["baselines"][number];
 
-/** One per size, of the named version, or else of the node's current version. */
+/** The baselines of all sizes, of the template's named version, or else of the node's current one. */
 export function baselinesFor(info: NodeInfo | undefined, template: string): Baseline[] {
   const [name, version] = template.split("@", 2);
   const all = (info?.baselines ?? []).filter((baseline) => baseline.template === name);

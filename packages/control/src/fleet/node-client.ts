@@ -1,3 +1,4 @@
+/** Makes the calls of contract/node. */
 import { Agent, type IncomingMessage } from "node:http";
 import type { Duplex, Readable } from "node:stream";
 import {
@@ -33,9 +34,9 @@ import { openNodeStream } from "./node-stream.ts";
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
 const CONTINUE_MS = 30_000;
-/** The node answers, or refuses, within 5 s. */
+/** Time limit of changes of the network, which the node answers or refuses within 5 s. */
 const NETWORK_MS = 15_000;
-/** The node answers this call after 20 s at the latest. */
+/** Time limit of the long poll for wakes, which the node answers after 20 s at the latest. */
 const WAKES_MS = 30_000;
 const WakeList = z.object({ wakes: z.array(Wake) });
 const CLOSED: ReadonlySet<string> = new Set(["broken", "unreachable"] satisfies NodeFailure[]);
@@ -53,7 +54,6 @@ export interface GuestCall {
   signal: AbortSignal;
 }
 
-/** The calls of contract/node. */
 export class NodeClient {
   readonly #socketPath: string;
   readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 8 });
@@ -118,7 +118,7 @@ export class NodeClient {
     return (await this.#read(SnapshotList, "snapshots")).snapshots;
   }
 
-  /** The node does not read the snapshot for this answer. */
+  /** Whether the node still has the snapshot. Cheap, because the node does not read the snapshot's contents. */
   async lookAtSnapshot(snapshotId: string, signal: AbortSignal): Promise<"there" | "damaged" | "lost"> {
     try {
       await this.#read(z.unknown(), `snapshots/${snapshotId}`, signal);
@@ -245,7 +245,7 @@ export class NodeClient {
   }
 }
 
-/** Values that are undefined are left out. */
+/** The query with its `?`, without values that are undefined. */
 function queryText(query: GuestCall["query"] = {}): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : [`${name}=${encodeMinimally(String(value))}`],

@@ -1,5 +1,4 @@
-/** One HTTP/1.1 exchange with a node over its unix socket, with every failure as a NodeError. */
-
+/** Makes one HTTP/1.1 exchange with a node over its unix socket. Every failure is a NodeError. */
 import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { isNodeErrorCode } from "@vivarium/contract/node";
@@ -8,7 +7,7 @@ import { NodeError } from "./node-error.ts";
 
 const ANSWER_LIMIT_BYTES = 16 * 1024 * 1024;
 const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOENT", "EACCES", "EPERM", "ENOTSOCK"]);
-/** The other side was closed before the last bytes were written, so it never had the whole request. */
+/** Error of a write after the node closed the connection, so the node never had the whole request. */
 const NOT_SENT = "EPIPE";
 
 export interface Exchange {
@@ -34,7 +33,7 @@ export async function exchange(call: Exchange): Promise<IncomingMessage> {
   throw new NodeError("broken", "the node took part of the body for the whole");
 }
 
-/** The whole JSON answer. */
+/** Resolves with the whole JSON answer. */
 export async function exchangeJson(call: Exchange): Promise<unknown> {
   return await readJson(await exchange(call), ANSWER_LIMIT_BYTES);
 }

@@ -1,15 +1,15 @@
+/** Caches the node's last report about itself, so that creates need no call of their own. */
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { NodeClient } from "./node-client.ts";
 
 const FRESH_MS = 2_000;
-/** Creates wait for this read, and must be answered within a second. */
+/** Time limit of a read: creates wait for it, and must be answered within a second. */
 const READ_MS = 400;
 
-/** A cache of the node's last report about itself, so that creates need no call of their own. */
 export class NodeState {
   readonly #nodes: NodeClient;
   #info: NodeInfo | undefined;
-  /** By the monotonic clock. Failed reads count as well, so that creates do not all wait for a node that is down. */
+  /** Monotonic time of the last read, also of a failed one, so that creates do not all wait for a node that is down. */
   #askedAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
   #isAway = false;

@@ -1,4 +1,4 @@
-/** A duplex connection to a machine through the node: a terminal, or the tunnel. */
+/** Opens a duplex connection to a machine through the node, for a terminal or the tunnel. */
 import { type ClientRequest, request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -58,7 +58,7 @@ function upgrade(socketPath: string, path: string, signal: AbortSignal) {
   });
 }
 
-/** The node's first message: empty, or a refusal. The bytes behind it are for the next reader. */
+/** Reads the node's first message: empty, or a refusal. The bytes after it are put back for the next reader. */
 async function readAnswer(socket: Socket): Promise<void> {
   const reader = new OpeningReader();
   for await (const chunk of socket.iterator({ destroyOnReturn: false })) {

@@ -1,4 +1,4 @@
-/** Calls to a session's machine whose answer says how the operation ended. */
+/** Calls into a session's machine, with errors that say whether the call may be repeated. */
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -7,7 +7,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import { type BreakTexts, explainBreak, findPauseError } from "./explain-break.ts";
 import { type InUse, useMachine } from "./use-machine.ts";
 
-/** Enough to delete the largest tree on a slow disk. */
+/** Time limit of a call: enough to delete the largest tree on a slow disk. */
 const CALL_MS = 300_000;
 
 /**
@@ -57,7 +57,7 @@ export async function openGuest<T>(
       return await open(session);
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;
-      // The node also answers this for a read that was in flight when the machine was stopped for a pause.
+      // The node also answers this code for a read that was in flight when the machine was stopped for a pause.
       if (error.code === "agent_unavailable") throw (await pauseErrorOfRead(deps, session)) ?? error;
       if (isRefused(error) || error.failure === "garbled") throw error;
       throw await explainReadBreak(deps, session, error);
@@ -65,7 +65,7 @@ export async function openGuest<T>(
   });
 }
 
-/** Whether nothing was done. */
+/** Whether the node did not start the call. */
 function isRefused({ failure }: NodeError): boolean {
   return failure === "refused" || failure === "unreachable";
 }

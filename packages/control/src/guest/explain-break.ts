@@ -10,7 +10,7 @@ import { findSessionById, type SessionRow } from "../sessions/store.ts";
 export interface BreakDeps {
   db: Database;
   signals: SessionSignals;
-  /** How long to wait for an operation on the session that is in progress. */
+  /** How long to wait for the end of an operation on the session that is in progress. */
   patienceMs?: number;
 }
 
@@ -45,7 +45,7 @@ export async function explainBreak(
   }
 }
 
-/** A command that was paused with its session may run on after the wake. */
+/** Whether a command may still run: one that was paused with its session continues after the wake. */
 export function mayStillRun(error: ApiError): boolean {
   return error.code === "conflict";
 }
@@ -60,13 +60,13 @@ export async function findPauseError(
   texts: BreakTexts,
 ): Promise<ApiError | undefined> {
   let op: OperationKind | null = null;
-  const look = async () => {
+  const readWhenFree = async () => {
     const row = await findSessionById(deps.db, session.id);
     op = row?.op ?? null;
     return row && row.state !== "destroyed" && stopsGuest(row.op) ? BUSY : row;
   };
   const late = () => new ApiError("conflict", op === "pause" ? texts.paused : texts.exchanged);
-  const now = await whenFree(deps, session.id, look, { waitMs: deps.patienceMs, late });
+  const now = await whenFree(deps, session.id, readWhenFree, { waitMs: deps.patienceMs, late });
   if (!now || hasSameMachine(now, session) || !["live", "paused"].includes(now.state)) return undefined;
   return new ApiError("conflict", now.state === "paused" ? texts.paused : texts.exchanged);
 }

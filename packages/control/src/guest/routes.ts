@@ -16,7 +16,7 @@ export const MACHINE_REFUSALS = errorAnswers(
   "bad_gateway",
 );
 
-/** The part of a schema that these endpoints share. */
+/** The route schema that these endpoints share: tag, params, the 200 answer and the refusals. */
 export function machineSchema<Result extends z.ZodType>(tag: string, result: Result) {
   return { tags: [tag], params: SessionParams, response: { 200: result, ...MACHINE_REFUSALS } };
 }

@@ -1,4 +1,4 @@
-/** The frame of every guest operation: waits for the session, wakes it, keeps it from idling (docs/spec/sessions.md). */
+/** Starts guest operations: waits for the session, wakes it, and keeps it from idling (docs/spec/sessions.md). */
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
@@ -21,8 +21,8 @@ const MOVES = 5;
 
 /**
  * Starts an operation in the machine of the caller's session. Waits for the session, wakes it, and starts over when a
- * pause interrupts the start. `use` is called again only after a NodeError that means that nothing was done; its other
- * errors are passed on.
+ * pause interrupts the start. `use` is called again only after a NodeError that means that nothing was done. Other
+ * NodeErrors become ApiErrors, and all other errors are rethrown.
  */
 export async function useMachine<T>(
   deps: MoveDeps,

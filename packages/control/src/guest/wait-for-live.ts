@@ -1,3 +1,4 @@
+/** Waits until a session is live, and wakes a paused one. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -11,12 +12,12 @@ import type { SessionRow } from "../sessions/store.ts";
 
 export interface LiveSession {
   session: SessionRow;
-  /** Set when this call had to wake the session. */
+  /** Time until the session was live, if this call found it paused. */
   restoreMs?: number;
 }
 
 /**
- * The session once it can take a guest operation. Waits while the session is created, paused or restored, and wakes a
+ * The session, once it can take a guest operation. Waits while it is being created, paused or restored, and wakes a
  * paused one.
  */
 export async function waitForLive(

@@ -1,3 +1,4 @@
+/** Authenticates requests, and refuses changes by suspended organisations. */
 import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
@@ -11,7 +12,7 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The route answers without a credential. */
     isPublic?: boolean;
-    /** Suspended organisations may not call the route, although it is a GET. */
+    /** A GET that changes something: suspended organisations may not call it. */
     changesThings?: boolean;
   }
 }
@@ -25,7 +26,7 @@ export function requireCredential(server: FastifyInstance, deps: { authenticator
   });
 }
 
-/** Two credentials are refused: a proxy in front of this server may have read the other one. */
+/** Refuses two Authorization headers, because a proxy in front of this server may have checked the other one. */
 export async function authenticate(
   { authenticator }: { authenticator: Authenticator },
   { raw }: FastifyRequest,
@@ -37,7 +38,7 @@ export async function authenticate(
 
 const READS = new Set(["GET", "HEAD"]);
 
-/** A suspended organisation may read and must not change anything. Checked after credential, path and method. */
+/** Refuses changes by suspended organisations, after the checks of credential, path and method. */
 export function refuseWritesOfSuspended(server: FastifyInstance): void {
   server.addHook("onRequest", async (request) => {
     const isRead = READS.has(request.method) && !request.routeOptions.config?.changesThings;

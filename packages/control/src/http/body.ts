@@ -1,13 +1,14 @@
+/** Parses request bodies as JSON objects, except those of routes that read the raw body. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import type { Server } from "./server.ts";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
-/** A name that assigns a prototype in careless code, plain or with JSON escapes. */
+/** Finds texts that may contain the field `__proto__`, also in JSON escapes: copying it can set a prototype. */
 const PROTO = /__proto__|\\u00(5f|70|72|6f|74)/i;
 
-/** JSON bodies by endpoint: whatever Content-Type says, a body is a UTF-8 JSON object, or absent. */
+/** Parses every body as a JSON object in UTF-8, whatever Content-Type says. A body may be absent. */
 export function acceptJsonBodies(server: FastifyInstance): void {
   server.removeAllContentTypeParsers();
   server.addContentTypeParser(
@@ -21,14 +22,14 @@ export function acceptJsonBodies(server: FastifyInstance): void {
       }
     },
   );
-  // The header is ignored: a malformed one must not refuse a request either.
+  // Removed, because the framework refuses a request whose Content-Type is malformed.
   server.addHook("onRequest", (request, _reply, done) => {
     delete request.raw.headers["content-type"];
     done();
   });
 }
 
-/** For routes that read `request.raw` themselves, whatever Content-Type says; they have `takesRawBody` in their config. */
+/** Adds routes that read `request.raw` themselves, with any Content-Type. Their config has `takesRawBody`. */
 export function takeRawBodies(server: Server, addRoutes: (raw: Server) => void): void {
   void server.register(async (raw) => {
     raw.removeAllContentTypeParsers();
@@ -64,7 +65,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Where the parser stopped, without the text around it: it may hold a secret. */
+/** The position where the parser stopped, without the text around it, which may contain a secret. */
 function position(cause: unknown): string {
   const found = /at position \d+|line \d+ column \d+|end of JSON input/.exec(String(cause));
   return found
@@ -72,7 +73,7 @@ function position(cause: unknown): string {
     : "it cannot be read";
 }
 
-/** With a stack of its own: a body may be nested as deep as it is long. */
+/** Not recursive, because a deeply nested body would overflow the call stack. */
 function refuseProto(body: object): void {
   const left: unknown[] = [body];
   while (left.length > 0) {

@@ -1,4 +1,4 @@
-/** The position in a list, newest first, after which the next page starts. Opaque to callers; it grants nothing. */
+/** Cursors of lists: the position after which the next page starts. Opaque to callers; a cursor grants no access. */
 import { invalidField } from "./validation.ts";
 
 export interface Cursor {
@@ -20,7 +20,7 @@ export function decodeCursor(text: string, idPattern: RegExp): Cursor {
   return cursor;
 }
 
-/** The page of a list of which one row more than `limit` was read, to know whether another page follows. */
+/** Cuts rows to one page. The caller has read `limit + 1` rows, so an extra row shows that another page follows. */
 export function pageOf<Row>(
   rows: readonly Row[],
   limit: number,

@@ -13,7 +13,7 @@ export function errorAnswers(...codes: ErrorCode[]): Record<number, ErrorAnswer>
   return Object.fromEntries(statuses.map((status) => [status, answerOf(status)]));
 }
 
-/** Every code of the status with its meaning, whichever of them the endpoint gives. */
+/** Lists all codes of this status with their meanings, also those that the endpoint never answers with. */
 function answerOf(status: number): ErrorAnswer {
   const meanings = Object.entries(ERRORS)
     .filter(([, row]) => row.status === status)

@@ -2,8 +2,8 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { WebSocket } from "ws";
 
 /**
- * Pings the peer, and cuts the connection once the peer has been silent for too long: a peer that is gone looks like one
- * that has nothing to send.
+ * Pings the peer, and cuts the connection once the peer has been silent for too long: a peer that is gone looks like
+ * one that has nothing to send.
  */
 export function keepAlive(
   webSocket: WebSocket,
@@ -20,13 +20,13 @@ export function keepAlive(
   const pings = setInterval(() => {
     if (webSocket.readyState === webSocket.OPEN) webSocket.ping();
   }, pingMs);
-  const looks = setInterval(() => {
-    // While nothing is read, silence means nothing.
+  const checks = setInterval(() => {
+    // A paused socket reads no pongs, so its silence does not count.
     if (webSocket.isPaused) hear();
     if (performance.now() - heardAt >= silenceMs) webSocket.terminate();
   }, silenceMs / 15);
   webSocket.once("close", () => {
     clearInterval(pings);
-    clearInterval(looks);
+    clearInterval(checks);
   });
 }

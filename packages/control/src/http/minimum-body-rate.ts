@@ -28,15 +28,15 @@ export function giveUpSlowBodies(
   });
 }
 
-/** The handler of `clientError` writes the answer. */
+/** Emits `clientError`, whose handler answers and ends the connection. */
 function refuseRest(server: FastifyInstance, socket: Socket): void {
   const error = Object.assign(new Error("the body arrives too slowly"), { code: TOO_SLOW });
   server.server.emit("clientError", error, socket);
 }
 
 /**
- * A client that was answered before its body was read may read the answer only once it has sent all. It may continue for a
- * while, as long as it is not silent.
+ * Lets a client that was answered early finish its body, because it may read the answer only after that. Cuts the
+ * connection if it is silent for `ms`, or still sends after `inAllMs`.
  */
 function dropRest(raw: IncomingMessage, { ms, inAllMs }: CloseLimits): void {
   if (raw.complete) return;

@@ -21,7 +21,7 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
       security: [{ apiKey: [] }],
     },
     transform: (route) => {
-      // A body that may be empty need not be sent (http/validation.ts).
+      // A body that may be `{}` may be absent: validation.ts reads an absent one as `{}`.
       const { body, operationId } = route.schema as { body?: unknown; operationId?: string };
       if (operationId && body instanceof z.ZodType && body.safeParse({}).success) optional.add(operationId);
       return jsonSchemaTransform(route);
@@ -41,7 +41,7 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
   });
 }
 
-/** Marks optional bodies, and adds the refusal of suspended organisations to all routes that change something. */
+/** Marks optional bodies, and adds the refusal of suspended organisations (403) to all operations but GETs. */
 function complete({ paths = {} }: OpenAPIV3_1.Document, optional: ReadonlySet<string>): void {
   const description = errorAnswers("forbidden")[403]?.description ?? "";
   for (const path of Object.values(paths)) {
@@ -62,8 +62,8 @@ function complete({ paths = {} }: OpenAPIV3_1.Document, optional: ReadonlySet<st
 }
 
 /**
- * Every named schema is generated twice, for requests (`NameInput`) and for answers (`Name`). Keeps the ones that are
- * referred to, and drops the suffix when only one of the two is left.
+ * Every named schema is generated twice, for requests (`NameInput`) and for answers (`Name`). Keeps those with a
+ * `$ref`, and drops the suffix where only `NameInput` is left.
  */
 function tidy(document: OpenAPIV3_1.Document): OpenAPIV3_1.Document {
   const all = document.components?.schemas ?? {};

@@ -9,14 +9,14 @@ export const queryFlag = z
   .enum(["true", "false", "1", "0"])
   .transform((word) => word === "true" || word === "1");
 
-/** Any text, given once. */
+/** A text parameter. One that is given twice is refused. */
 export function queryText() {
   return text("must be given once");
 }
 
 const WHOLE = "must be a whole number of at least 1";
 
-/** Query of a list in pages: how many entries at most, and where the page before ended. */
+/** Query of a list in pages: the most entries of a page, and the `next_cursor` of the page before. */
 export const PageQuery = z.object({
   limit: queryText()
     .regex(/^[0-9]{1,15}$/, WHOLE)
@@ -26,11 +26,11 @@ export const PageQuery = z.object({
   cursor: queryText().optional(),
 });
 
-/** Name of the first parameter that could not be read. A symbol, so that no caller can send it. */
+/** Holds the name of the first parameter that is not UTF-8. A symbol, so that no caller can send this key. */
 const UNREADABLE = Symbol("unreadable");
 type Query = Record<string, string | string[]> & { [UNREADABLE]?: string };
 
-/** The router calls this before any check, so it never throws. A parameter given twice is an array. */
+/** Never throws, because the router calls it before any check. A parameter given twice is an array. */
 export function parseQuery(whole: string): Query {
   const query: Query = Object.create(null);
   for (const pair of whole.split("&")) {
@@ -44,7 +44,7 @@ export function parseQuery(whole: string): Query {
   return query;
 }
 
-/** Checked after credential and route, with the rest of the syntax. */
+/** Refuses queries that are not percent-encoded UTF-8, after the checks of credential and route. */
 export function refuseUnreadableQuery(server: FastifyInstance): void {
   server.addHook("preValidation", async (request) => {
     const name = (request.query as Query | undefined)?.[UNREADABLE];

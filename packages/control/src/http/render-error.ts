@@ -28,7 +28,7 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
   void reply.send(JSON.stringify(rendered.body));
 }
 
-/** The limit is the route's own. */
+/** The error for a body over the route's own limit; undefined for other errors. */
 function bodyTooLarge(cause: unknown, { routeOptions }: FastifyRequest): ApiError | undefined {
   if (codeOf(cause) !== "FST_ERR_CTP_BODY_TOO_LARGE") return undefined;
   const limit = routeOptions.bodyLimit ?? LIMITS.jsonBodyBytes;
@@ -39,12 +39,12 @@ function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
-/** The client left while it sent the body. No one reads the answer, and nothing failed here. */
+/** Whether the client left while it sent the body. No one reads the answer, and nothing failed here. */
 function isCutShort(error: unknown, { raw }: FastifyRequest): boolean {
   return codeOf(error) === "ECONNRESET" && raw.complete === false;
 }
 
-/** An operation that was aborted because its client left is not a failure of the service. */
+/** Whether the operation was aborted because its client left, which is not a failure of the service. */
 function wasGivenUp(cause: unknown, { raw }: FastifyRequest): boolean {
   return raw.socket.destroyed && cause instanceof Error && "failure" in cause && cause.failure === "aborted";
 }
@@ -72,7 +72,7 @@ function toApiError(error: unknown): ApiError {
   return new ApiError("internal", INTERNAL_MESSAGE, { cause: error });
 }
 
-/** One line of at most 500 characters without control characters. */
+/** One line of at most `maxChars` characters, without control characters. */
 export function oneLine(text: string, maxChars: number = LIMITS.errorMessageChars): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
   const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").toWellFormed();

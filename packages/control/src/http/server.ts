@@ -61,7 +61,7 @@ export async function createServer(deps: ServerDeps) {
 
   routeEverything(server.server);
   deps.upgrades.listenTo(server.server);
-  // Closing the server waits for these connections, and only this ends them.
+  // Closing the server waits for WebSockets, and only this ends them.
   server.addHook("preClose", () => deps.upgrades.close());
   server.setValidatorCompiler(compileValidator);
   // Records are built to their schema by typed code: checking them again would double the cost of a read.
@@ -86,7 +86,7 @@ function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   void reply.header("x-request-id", request.id).header("cache-control", "no-store");
 }
 
-/** A URL that cannot be decoded reaches no hook and no route. The order of checks is the same for it. */
+/** Answers a URL that cannot be decoded. No hook runs for it, so their checks are repeated here in their order. */
 async function answerUnroutable(
   deps: { authenticator: Authenticator },
   error: Error,

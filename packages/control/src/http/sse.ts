@@ -1,3 +1,4 @@
+/** Server-sent events, and a signal for a client that has gone. */
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { LIMITS } from "@vivarium/contract/api";
@@ -44,7 +45,7 @@ export class EventStream {
     return this.#raw.destroyed || this.#raw.writableEnded;
   }
 
-  /** With an id, a client that reconnects can resume behind this event. */
+  /** With an id, a client that reconnects can resume after this event. */
   async send(event: string, data: string, id?: string): Promise<void> {
     if (this.#isOver) throw new Error("the client is gone");
     this.#restartHeartbeat();
@@ -56,14 +57,14 @@ export class EventStream {
     await once(this.#raw, "drain", { signal: closed.signal }).finally(() => this.#raw.off("close", abort));
   }
 
-  /** Output in base64, in events of bounded size. */
+  /** Sends bytes as base64, in events of at most `sseChunkBytes` each. */
   async sendBytes(event: string, bytes: Buffer): Promise<void> {
     for (let start = 0; start < bytes.length; start += LIMITS.sseChunkBytes) {
       await this.send(event, bytes.toString("base64", start, start + LIMITS.sseChunkBytes));
     }
   }
 
-  /** Sets the client's position before the first event. Without data the client sees no event. */
+  /** Sends an id without data: the client sees no event, but resumes from this id when it reconnects. */
   resumeFrom(id: string): void {
     this.#raw.write(`id: ${id}\n\n`);
   }

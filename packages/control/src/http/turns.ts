@@ -1,12 +1,11 @@
 /**
- * Closes: a client that sends many requests ahead on one connection must not fill memory with their answers.
+ * Handles the pipelined requests of a connection one after the other, so that their answers cannot fill memory.
  *
- * Node sends answers in order and stops reading once answers of 64 KiB wait. But it bounds no handlers: a request whose
- * answer is not written yet counts for nothing. Measured with node:http 24, 10,000 pipelined GETs and handlers that take
- * seconds: all 10,000 run at once, for 20 MiB of heap; with heads of 8 KB 96 MiB. With handlers that answer at once 1,490.
- *
- * Pipelined requests are handled one after the other. An earlier answer may be the last one of the connection; then the
- * requests behind it must not be carried out, because their client would never get an answer.
+ * Node sends answers in order and stops reading once answers of 64 KiB wait. But it does not limit handlers: a
+ * request whose answer is not written yet does not count. Measured with node:http 24, 10,000 pipelined GETs and
+ * handlers that take seconds: all 10,000 run at once, for 20 MiB of heap; with heads of 8 KB 96 MiB. With handlers
+ * that answer at once 1,490 run. Another reason for the order: an earlier answer may be the last one of the
+ * connection. Then the requests behind it must not be carried out, because their client would never get an answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -14,7 +13,7 @@ import { endGently } from "@vivarium/http1/close-gently";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { FastifyInstance, FastifyReply } from "fastify";
 
-/** Each request costs memory until its turn. A client that sends more than this ahead loses its connection. */
+/** Most unanswered requests of a connection. Each costs memory; a client that sends more is disconnected. */
 const MAX_AHEAD = 64;
 
 /** The pipelined requests of one connection. */
@@ -32,12 +31,12 @@ export function takeTurns(server: FastifyInstance): void {
   server.server.prependListener("connection", (socket) => {
     const line: Line = { waiting: new Map(), isCut: false };
     lines.set(socket, line);
-    // Node ends a connection after its last answer with this, and resets it while the client still sends.
+    // Node calls this after the last answer. Its own version resets a connection on which the client still sends.
     socket.destroySoon = () => {
       cutOff(socket, line);
       endGently(socket);
     };
-    // Its listener must run before the next one: the waiting requests then find that it is no one's turn.
+    // Registers its `close` listener before the next one, so that waiting requests find an empty pipeline.
     pipelineOf(socket);
     socket.once("close", () => {
       for (const go of line.waiting.values()) go();
@@ -50,7 +49,7 @@ export function takeTurns(server: FastifyInstance): void {
   server.addHook("onRequest", (_request, reply, done) => inTurn(reply, done));
 }
 
-/** Calls back when all earlier requests are answered; never, when no one could get the answer any more. */
+/** Calls back once all earlier requests of the connection are answered; never, if the connection ends before. */
 export function inTurn(reply: FastifyReply, then: () => void): void {
   const { socket } = reply.request.raw;
   const line = lines.get(socket);
@@ -86,11 +85,11 @@ function join(line: Line, socket: Duplex, response: ServerResponse): void {
 
 function cutOff(socket: Duplex, line: Line): void {
   line.isCut = true;
-  // The parser is one of these listeners.
+  // Removes Node's HTTP parser, which is one of these listeners.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();
-  // A body that no one read may have stopped the reading. Only the parser would start it again, and it is gone. The stream
-  // believes that a read is under way: an empty chunk ends that read, and the stream asks for the next one.
+  // An unread body may have stopped the reading, and only the removed parser would start it again. The stream believes
+  // that a read is in progress: an empty chunk ends that read, and the stream starts the next one.
   socket.push("");
 }
 
@@ -98,14 +97,14 @@ export function isCutOff(socket: Duplex): boolean {
   return lines.get(socket)?.isCut ?? false;
 }
 
-/** A message that cannot be read is the last of its connection. Returns whether it still needs an answer. */
+/** Stops reading a connection with a malformed message. Returns whether that message still needs an answer. */
 export function breakOff(socket: Duplex): boolean {
   const line = lines.get(socket);
   if (!line) return true;
   cutOff(socket, line);
   const pipeline = pipelineOf(socket);
   const isAnswered = pipeline.unanswered === 0 && line.early?.req.complete === false;
-  // The refusal is the answer to the request whose rest cannot be read.
+  // The refusal is also the answer to the request whose rest cannot be read.
   pipeline.forgetIncomplete();
   return !isAnswered;
 }

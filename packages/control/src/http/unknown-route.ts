@@ -1,4 +1,4 @@
-/** 404 for unknown paths, 405 with Allow for known ones, also where a parameter would swallow a fixed word. */
+/** Answers 404 for unknown paths and 405 for wrong methods, also where `:id` would match a fixed path. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 
@@ -8,9 +8,9 @@ interface KnownPath {
   methods: string[];
 }
 
-/** Must be registered before any route, to see them all. */
+/** Must be registered before any route, because it collects their paths. */
 export function answerUnknownRoutes(server: FastifyInstance): void {
-  // No path has this method. Declared without a body, because the framework checks the Content-Type before the path.
+  // No path has QUERY. Declared without a body, because the framework checks a body's Content-Type before the path.
   server.addHttpMethod("QUERY", { hasBody: false, overrideExisting: true });
   const paths = new Map<string, KnownPath>();
   server.addHook("onRoute", ({ url, method }) => {
@@ -18,7 +18,7 @@ export function answerUnknownRoutes(server: FastifyInstance): void {
     known.methods.push(...[method].flat());
     paths.set(url, known);
   });
-  // `GET /v1/sessions/exec` would match `GET /v1/sessions/:id`: the fixed path decides.
+  // `GET /v1/sessions/exec` matches `GET /v1/sessions/:id`, but gets the 405 of the fixed path.
   server.addHook("onRequest", async (request, reply) => {
     if (!request.routeOptions.url?.includes(":")) return;
     const fixed = paths.get(pathOf(request));

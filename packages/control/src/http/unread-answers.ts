@@ -1,18 +1,18 @@
 /**
- * Closes: clients that ask for large answers and do not read them cannot fill the memory that all share.
+ * Cuts connections whose clients do not read large answers, before these fill the memory that all share.
  *
- * A few large answers may wait for as long as they like. Once those of one organisation take too much together, its
- * connections that have been slow for a while are cut. Measured with node:http alone: 16 connections that do not read one
- * answer of 25 MiB each cost 405 MiB.
+ * A few large answers may stay unread for any time. Once those of one organisation exceed a limit together, its
+ * connections with answers that have been unread for a while are cut. Measured with node:http alone: 16 connections
+ * that do not read one answer of 25 MiB each cost 405 MiB.
  */
 import type { FastifyInstance } from "fastify";
 import { onceClosed } from "./once-closed.ts";
 
-/** Unread answers of one organisation together: five of the largest lists. */
+/** Most bytes of unread answers of one organisation together: five of the largest lists. */
 const ORG_BYTES = 128 * 1024 * 1024;
-/** A socket buffers as much anyway. */
+/** Answers up to this size do not count, because a socket buffers as much anyway. */
 const SMALL_BYTES = 64 * 1024;
-/** Enough for a client that reads, also over a slow line: the kernel takes the first part at once. */
+/** How often an unread answer is checked, and so the least time it may take: enough even over a slow line. */
 const PATIENCE_MS = 10_000;
 
 export function boundUnreadAnswers(
@@ -30,14 +30,14 @@ export function boundUnreadAnswers(
     const orgId = request.principal?.orgId;
     if (bytes > SMALL_BYTES && orgId !== undefined) {
       add(orgId, bytes);
-      const look = setInterval(() => {
+      const check = setInterval(() => {
         if ((byOrg.get(orgId) ?? 0) <= orgBytes) return;
-        // Subtracted at once, so that the next answers to be checked may stay.
+        // Subtracted at once, so that the answers checked next may stay.
         forget();
         reply.raw.off("close", forget).destroy();
       }, patienceMs).unref();
       const forget = () => {
-        clearInterval(look);
+        clearInterval(check);
         add(orgId, -bytes);
       };
       onceClosed(reply.raw, forget);

@@ -1,9 +1,9 @@
 /**
- * Closes: malformed and unroutable requests get the error envelope, and their connections end.
+ * Answers the requests that Node does not hand to the framework with the same error body as all others.
  *
- * Node answers some requests by itself: an unknown Expect or a missing Host with a bare status, CONNECT with silence.
- * Requests with a method and a path are routed like all others. Bytes that are not HTTP get the same envelope, written by
- * hand. Node alone sends its 400 for them at once, which a client takes for the answer to its unanswered earlier request.
+ * Node answers two Expect headers and a missing Host with a bare status, and CONNECT not at all: these are routed
+ * like all other requests. Bytes that are not HTTP get an answer written by hand, after the answers to earlier
+ * requests. Node alone sends its 400 for them at once, which a client takes for the answer to an earlier request.
  */
 import {
   type IncomingMessage,
@@ -30,14 +30,14 @@ type Connection = Duplex & { _httpMessage?: ServerResponse };
 /** The headers of a request must arrive within this time. */
 const HEADERS_ARRIVE_WITHIN_MS = 60_000;
 
-/** For `fastify({http})`: a missing Host is refused by `refuseUnusableHeaders`, which has an envelope. */
+/** For `fastify({http})`. A missing Host is refused by `refuseUnusableHeaders`, with an error body. */
 export const NODE_SERVER_OPTIONS = {
   maxHeaderSize: LIMITS.headerBytes,
   requireHostHeader: false,
   headersTimeout: HEADERS_ARRIVE_WITHIN_MS,
 };
 
-/** Emits `request` for the requests that Node does not emit it for. */
+/** Emits `request` also for unknown Expect headers and CONNECT, for which Node emits other events. */
 export function routeEverything(nodeServer: NodeServer): void {
   nodeServer.on("checkExpectation", (request, response) => nodeServer.emit("request", request, response));
   nodeServer.on("connect", (request: IncomingMessage, socket: Connection) => {
@@ -45,13 +45,13 @@ export function routeEverything(nodeServer: NodeServer): void {
   });
 }
 
-/** Refuses requests for their headers alone. A path that does not exist stays a 404. */
+/** Refuses requests by their Expect, Host and Content-Encoding headers. An unknown path stays a 404. */
 export function refuseUnusableHeaders(server: FastifyInstance): void {
   server.addHook("onRequest", async (request, reply) => {
     const { host, expect } = request.headers;
     if (request.is404) return;
     if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
-      // The client may send the body or not, so the next bytes of this connection have no certain meaning.
+      // The client may send the body or not, so whether the next bytes are a body or a request is unknown.
       void reply.header("connection", "close");
       throw new ApiError("validation", "Expect: must be 100-continue, or left out");
     }
@@ -68,8 +68,8 @@ export function refuseUnusableHeaders(server: FastifyInstance): void {
 }
 
 /**
- * For `fastify({clientErrorHandler})`: the bytes are not a request, an incomplete one, or one with too long a head.
- * Earlier complete requests are answered first.
+ * For `fastify({clientErrorHandler})`: answers bytes that are no valid request, an incomplete or too slow one, or one
+ * with too long a head. Earlier complete requests are answered first.
  */
 export function answerBrokenRequest(
   { log }: { log: Log },
@@ -78,7 +78,7 @@ export function answerBrokenRequest(
 ): void {
   if (error.code === "ECONNRESET" || socket.destroyed || isCutOff(socket)) return;
   const isUnanswered = breakOff(socket);
-  // Bytes behind the last request of the connection. The answer to that request ends the connection.
+  // The bytes follow the last request of the connection. The answer to that request ends the connection.
   if (error.code === "HPE_CLOSED_CONNECTION") return;
   pipelineOf(socket).whenAllAnswered(() => {
     if (!socket.writable || socket._httpMessage?.headersSent) return void socket.destroy();

@@ -1,6 +1,6 @@
 /**
- * WebSocket upgrades. A request for one is routed like all others, so every refusal is an ordinary answer. Only a route
- * that accepts the upgrade takes the connection over.
+ * Accepts WebSocket upgrades. An upgrade request is routed like all others, so every refusal is an ordinary answer.
+ * Only a route that accepts the upgrade takes the connection over.
  */
 import type { IncomingMessage, Server as NodeServer } from "node:http";
 import type { Socket } from "node:net";
@@ -16,8 +16,8 @@ import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "../errors/api-error.ts";
 
 /**
- * For `fastify({http})`: requests for other protocols or with other methods stay ordinary ones. So do upgrades behind
- * unanswered requests: Node removes the listeners that the earlier answers need.
+ * For `fastify({http})`: only WebSocket requests are upgrades. An upgrade behind unanswered requests is handled as an
+ * ordinary request, because for an upgrade Node removes the listeners that the earlier answers need.
  */
 export const UPGRADE_OPTIONS = {
   shouldUpgradeCallback: (request: IncomingMessage) =>
@@ -59,7 +59,7 @@ export class Upgrades {
     });
   }
 
-  /** The syntax of an upgrade: checked with the query, before anything is looked up. */
+  /** Refuses a malformed upgrade. Routes call it before they look anything up. */
   check(request: FastifyRequest, reply: FastifyReply): void {
     const { headers } = request.raw;
     if (!this.#waiting.has(request.raw)) {
@@ -81,7 +81,7 @@ export class Upgrades {
     }
   }
 
-  /** Answers 101. From here on the connection is a WebSocket; throws when the client has left. */
+  /** Answers 101 and returns the WebSocket. Throws when the client has left, or the server shuts down. */
   async accept(request: FastifyRequest, reply: FastifyReply): Promise<WebSocket> {
     const waiting = this.#waiting.get(request.raw);
     if (!waiting || waiting.socket.destroyed || this.#isClosing) throw clientLeft();
@@ -121,7 +121,7 @@ export class Upgrades {
 
   #keep(webSocket: WebSocket): void {
     this.#open.add(webSocket);
-    // A protocol error of the peer closes its own connection, with the code of the error.
+    // After a protocol error of the peer, ws has closed the connection with the code of the error.
     webSocket.on("error", (err) => this.#log.debug({ err }, "a WebSocket failed"));
     webSocket.once("close", () => this.#open.delete(webSocket));
   }
@@ -134,7 +134,7 @@ export function handOver(nodeServer: NodeServer, request: IncomingMessage, socke
   else socket.destroy();
 }
 
-/** Logs the opening and the end, like the request log does for other requests. */
+/** Logs the opening and the end of a WebSocket, with the caller and route as in the request log. */
 function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   const openedAt = performance.now();
   const { url: route } = request.routeOptions;

@@ -1,4 +1,4 @@
-/** Turns what zod finds into one sentence: field path, expectation, value. */
+/** Validates requests with zod, and words the first issue as one sentence with field, expectation and value. */
 import type { FastifySchemaCompiler } from "fastify";
 import type { z } from "zod";
 import { ApiError } from "../errors/api-error.ts";
@@ -25,14 +25,14 @@ export function validationError(issues: readonly Issue[], input: unknown, isQuer
   return new ApiError("validation", `${field}: ${expectation(issue)}${shownValue(issue, input)}`);
 }
 
-/** For rules that a schema cannot say. */
+/** The error for a field that breaks a rule outside its schema. */
 export function invalidField(field: string, expectation: string, value?: unknown): ApiError {
   const shown = value === undefined ? "" : `, got ${show(value)}`;
   return new ApiError("validation", `${keyName(field)}: ${expectation}${shown}`);
 }
 
 function fieldName(issue: Issue, isQuery: boolean): string {
-  // An invalid key is shown as the given value, not as the path of a field.
+  // An invalid key of a record is shown as the value, not as part of the field's path.
   const path = issue.code === "invalid_key" ? issue.path.slice(0, -1) : [...issue.path];
   if (issue.code === "unrecognized_keys" && issue.keys[0] !== undefined) path.push(issue.keys[0]);
   if (path.length === 0) return isQuery ? "query" : "body";
@@ -98,7 +98,7 @@ function show(value: unknown): string {
   if (value === undefined) return "nothing";
   if (Array.isArray(value)) return `an array of ${value.length}`;
   if (typeof value === "object" && value !== null) return `an object of ${Object.keys(value).length}`;
-  // JSON has numbers that are too large for any, such as 1e400.
+  // 1e400 is parsed as Infinity, which JSON.stringify would show as null.
   if (typeof value === "number") return String(value);
   const text = JSON.stringify(value);
   if (text.length <= VALUE_CHARS) return text;

@@ -1,6 +1,6 @@
 /**
- * `GET /metrics` on an address of its own. The metrics are about all organisations, so only the operator may read them:
- * the operator restricts who reaches the address. No credential is checked.
+ * Serves `GET /metrics` on an address of its own. The metrics are about all organisations, so only the operator may
+ * read them: the operator restricts who reaches the address. No credential is checked.
  */
 import { createServer } from "node:http";
 import type { Log } from "@vivarium/kit/log";

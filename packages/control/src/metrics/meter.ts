@@ -30,7 +30,7 @@ export class Meter {
     });
   }
 
-  /** `stages` in milliseconds. */
+  /** `stages`: the duration of each stage, in milliseconds. */
   recordDuration(operation: TimedOperation, stages: Record<string, number | undefined>): void {
     for (const [stage, ms] of Object.entries(stages))
       if (ms !== undefined) this.#stages.observe({ operation, stage }, ms / 1000);

@@ -2,7 +2,7 @@ import type { CreateTiming } from "@vivarium/contract/api";
 import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
-import { newEventId } from "../events/append.ts";
+import { insertEventOfMoved } from "../events/columns.ts";
 import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { eventOfMove } from "./event-of-move.ts";
@@ -32,23 +32,7 @@ export async function writeMove(
   if (!event) return await update.executeTakeFirst();
   return await db
     .with("moved", () => update)
-    .with("written", (within) =>
-      within
-        .insertInto("events")
-        .columns(["id", "type", "org_id", "project_id", "session_id", "data"])
-        .expression((eb) =>
-          eb
-            .selectFrom("moved")
-            .select([
-              sql<string>`${newEventId()}`.as("id"),
-              sql<string>`${event.type}`.as("type"),
-              "moved.org_id",
-              "moved.project_id",
-              "moved.id as session_id",
-              sql<string>`${JSON.stringify(event.data)}::jsonb`.as("data"),
-            ]),
-        ),
-    )
+    .with("written", (within) => insertEventOfMoved(within, event))
     .selectFrom("moved")
     .selectAll()
     .executeTakeFirst();

@@ -12,14 +12,14 @@ export interface StoredRoute extends RouteSettings {
   isBearerDelivered: boolean;
 }
 
-/** `keep` also applies to a route without this credential. */
+/** Change of one credential of a route. `keep` also means that a route without this credential gets none. */
 export type Credential = "keep" | "mint" | "drop";
 
 export interface Decision {
   result: ExposeResult;
   token: Credential;
   bearer: Credential;
-  /** A gate or a credential changes: cookies and connections of the old version become invalid. */
+  /** Visibility, auth or a credential changes: cookies and connections of the old version become invalid. */
   isNewVersion: boolean;
 }
 

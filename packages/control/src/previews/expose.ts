@@ -107,7 +107,7 @@ function unchanged(deps: PreviewDeps, session: SessionRow, row: RouteRow): Route
   return { session, row, result: "unchanged", ingressToken: openToken(deps, session, row) };
 }
 
-/** Decides again under the lock, so that two calls for one port follow each other. */
+/** Decides again under the lock of the session's row, because another call may have changed the route meanwhile. */
 async function write(
   deps: PreviewDeps,
   tx: Queries,
@@ -180,8 +180,8 @@ function openToken({ previewKey }: PreviewDeps, session: SessionRow, row: RouteR
 }
 
 /**
- * Opens the port, then sends the route to the gateway. If the node does not confirm, the row keeps both, and the sweep
- * repeats them. For a paused session nothing must be in force yet.
+ * Opens the port, then sends the route to the gateway. If the node does not confirm, the sweep repeats both from the
+ * rows. For a paused session nothing is sent.
  */
 async function applyRoute(deps: PreviewDeps, route: Route): Promise<Route> {
   const { session, row, authToken } = route;
@@ -192,7 +192,6 @@ async function applyRoute(deps: PreviewDeps, route: Route): Promise<Route> {
   return route;
 }
 
-/** The answer to an expose. */
 function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
   const { session, row, result, ingressToken, authToken } = route;
   const url = previewUrl(previewSite, session.id, row.port);

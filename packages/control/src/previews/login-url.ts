@@ -5,7 +5,7 @@ const LOCAL = /^(localhost|127\.0\.0\.1|([a-z0-9_-]+\.)+localhost)$/;
 const WORDS =
   "must be an absolute https:// URL without user and fragment (http:// for localhost, *.localhost and 127.0.0.1 only)";
 
-/** Returns the URL unchanged, because visitors are redirected to it. */
+/** Checks a login URL and returns it unchanged, because visitors are redirected to it. */
 export function checkLoginUrl(text: string | null | undefined): string | null {
   if (text == null) return null;
   if (text.length > LIMITS.loginUrlChars)

@@ -1,4 +1,4 @@
-/** Keeps the node's table of routes equal to the rows. */
+/** Keeps the node's table of preview routes equal to the rows in the database. */
 import { createHash } from "node:crypto";
 import type { SessionState } from "@vivarium/contract/api";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
@@ -24,8 +24,8 @@ const ATTEMPTS = 3;
 export class PreviewPush {
   readonly #deps: PushDeps;
   /**
-   * The table that the node confirmed last to this process: its version, and the version that the node reports since (0
-   * if it needed no table).
+   * The last table that the node confirmed to this process. `known` is the version that the node reports for it: 0 if
+   * there were no routes and the node had no table, so that none was sent.
    */
   #confirmed: { version: number; known: number; digest: string } | undefined;
   readonly #pushes = new Coalesced(() => this.#pushOrOvertake());
@@ -40,7 +40,7 @@ export class PreviewPush {
     return this.#pushes.run();
   }
 
-  /** Like `ensure`, for a caller that does not depend on it. */
+  /** Like `ensure`, but only logs a failure, which the sweep repeats. */
   async attempt(logged: { session_id?: string } = {}): Promise<void> {
     await this.ensure().catch((err: unknown) =>
       this.#deps.log.debug({ err, ...logged }, "routes could not be sent; the sweep repeats it"),
@@ -62,7 +62,7 @@ export class PreviewPush {
     };
   }
 
-  /** Run every tick: a node may have lost its routes with its disk, and other processes may have changed some. */
+  /** Sends the table if the node lost it, or another process changed routes. Runs every tick. */
   async check(): Promise<void> {
     await deleteRoutesOfEnded(this.#deps.db);
     const confirmed = this.#confirmed;
@@ -79,7 +79,7 @@ export class PreviewPush {
       } catch (error) {
         const isBehind = error instanceof NodeError && error.code === "network_conflict";
         if (!isBehind || attempt >= ATTEMPTS) throw error;
-        // Another process was faster, or the database was restored from a backup.
+        // Another process sent a higher version, or the database was restored from a backup.
         await skipTableVersions(this.#deps.db, await this.#knownVersion());
         this.#confirmed = undefined;
       }
@@ -88,7 +88,7 @@ export class PreviewPush {
 
   async #push(): Promise<void> {
     if (await this.#isUpToDate()) return;
-    // Read again after the version is taken: so a higher version never has older rows.
+    // Read after the version is drawn, so that a higher version never has older rows.
     const version = await nextVersion(this.#deps.db, "preview_table_versions");
     const routes = await this.#routes();
     const isUnneeded = routes.length === 0 && (await this.#knownVersion()) === 0;
@@ -97,8 +97,8 @@ export class PreviewPush {
   }
 
   /**
-   * Whether the node already has these routes. A higher version may have been sent by another process, from rows that
-   * were changed back since.
+   * Whether the node already has the current routes. If another process drew a later version, it may have sent other
+   * routes, from rows that were changed back since.
    */
   async #isUpToDate(): Promise<boolean> {
     const confirmed = this.#confirmed;
@@ -138,7 +138,7 @@ function toPreviewRoute(key: Buffer, row: RouteOfSession): PreviewRoute {
   };
 }
 
-/** The table has no routes of `destroyed` sessions. */
+/** State of a route by that of its session. The table has no routes of `destroyed` sessions. */
 const ROUTE_STATES: Record<SessionState, PreviewRoute["state"]> = {
   creating: "unavailable",
   live: "live",

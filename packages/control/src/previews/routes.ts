@@ -1,3 +1,4 @@
+/** Routes that expose and unexpose ports. */
 import { Exposed, ExposeRequest, Unexposed, UnexposeRequest } from "@vivarium/contract/api";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";

@@ -1,7 +1,7 @@
 /**
- * Credentials of routes. Ingress tokens are encrypted, because later answers contain them again; bearer tokens are
- * hashed. The key is a file outside the database. So a stolen database, or a row copied to another route, opens
- * nothing.
+ * Makes, encrypts and hashes the credentials of routes. Ingress tokens are encrypted, because later answers contain
+ * them again; bearer tokens are hashed. The key is a file outside the database. So a stolen database, or a row copied
+ * to another route, opens nothing.
  */
 import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from "node:crypto";
 import path from "node:path";
@@ -10,10 +10,10 @@ import { loadKeyFile } from "../access/key-file.ts";
 const TOKEN_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** Version of the sealed format. */
+/** First byte of a sealed token: the version of its format. */
 const FORM = 1;
 
-/** A sealed value can be opened for this route only. */
+/** The route that a sealed token is bound to: it cannot be opened for another route. */
 export interface SealContext {
   orgId: string;
   sessionId: string;
@@ -24,7 +24,7 @@ export async function loadPreviewKey(controlDir: string): Promise<Buffer> {
   return await loadKeyFile(path.join(controlDir, "preview.key"));
 }
 
-/** 256 random bits that need no escaping in a URL. */
+/** A token of 256 random bits, in characters that need no escaping in a URL. */
 export function newToken(): string {
   return randomBytes(TOKEN_BYTES).toString("base64url");
 }
@@ -53,7 +53,7 @@ export function unseal(key: Buffer, context: SealContext, sealed: Buffer): strin
   ]).toString();
 }
 
-/** Key of the gate cookie's MAC. Derived for each version of a route, never stored. */
+/** Key with which the gateway signs a visitor's cookie. Derived for each version of a route, never stored. */
 export function cookieKey(key: Buffer, { sessionId, port }: SealContext, version: number): string {
   return createHmac("sha256", keyFor(key, "cookie"))
     .update(`v1|${sessionId}|${port}|${version}`)

@@ -54,7 +54,7 @@ export function publicFields({ port, visibility, auth }: ExposedPort) {
   return { port, visibility, auth };
 }
 
-/** The caller has got the bearer token, unless a newer one was made meanwhile. */
+/** Records that the caller gets the bearer token of this version of the route. */
 export async function markBearerDelivered(db: Queries, route: RouteRow): Promise<void> {
   await db
     .updateTable("preview_routes")
@@ -77,7 +77,7 @@ export async function listExposed(db: Queries, sessionId: string): Promise<Expos
 
 export type RouteOfSession = RouteRow & Pick<SessionRow, "org_id" | "state" | "wake_on_http">;
 
-/** All routes of sessions that have not ended. */
+/** All routes of sessions that are not destroyed. */
 export async function listRoutes(db: Queries): Promise<RouteOfSession[]> {
   const rows = await db
     .selectFrom("preview_routes")
@@ -91,7 +91,7 @@ export async function listRoutes(db: Queries): Promise<RouteOfSession[]> {
   return rows as RouteOfSession[];
 }
 
-/** Credentials end with their session. */
+/** Deletes the routes of destroyed sessions, with their credentials. */
 export async function deleteRoutesOfEnded(db: Queries): Promise<void> {
   await sql`delete from preview_routes using sessions
     where sessions.id = preview_routes.session_id and sessions.state = 'destroyed'`.execute(db);
@@ -108,14 +108,14 @@ export async function nextVersion(
   return version;
 }
 
-/** The last version of a table that any process took. */
+/** The last table version that any process drew. */
 export async function lastTableVersion(db: Queries): Promise<number | undefined> {
   type Row = { version: number };
   const found = await sql<Row>`select last_value as version from preview_table_versions`.execute(db);
   return found.rows[0]?.version;
 }
 
-/** The node has a later table than this database ever made. The sequence continues after the node's version. */
+/** Moves the sequence past the node's version, which may be the higher one after a restore from a backup. */
 export async function skipTableVersions(db: Queries, known: number): Promise<void> {
   await sql`select setval('preview_table_versions', greatest(${known}, nextval('preview_table_versions')))`.execute(
     db,

@@ -26,7 +26,7 @@ export async function unexposePort(
     if (isNetworkFixed(session.op)) return BUSY;
     return await deps.db.transaction().execute((tx) => remove(tx, session, port));
   });
-  // Visitors are cut off first. Also when nothing was removed: the call may repeat one whose answer was lost.
+  // Cuts visitors off first. Also when nothing was removed: this call may repeat one whose answer was lost.
   await ensurePushed(deps);
   const { session, isRemoved } = outcome;
   if (isRemoved && session.state === "live") await applyForCaller(deps, session);

@@ -13,7 +13,7 @@ import { findSessionById } from "../sessions/store.ts";
 import type { PreviewDeps } from "./deps.ts";
 import { ensurePushed } from "./expose.ts";
 
-/** Pause after a node that does not answer. The node lets visitors wait for 30 s. */
+/** Pause after a poll that the node did not answer. Short, because the node lets visitors wait for 30 s only. */
 const RETRY_MS = 1_000;
 const POLL_PAUSE_MS = 100;
 
@@ -27,7 +27,7 @@ export async function answerWakeRequests(deps: PreviewDeps, over: AbortSignal): 
       const work = answer(deps, wake).finally(() => answering.delete(wake.wake_id));
       answering.set(wake.wake_id, work);
     }
-    // Requests that are being answered are returned again at once. So poll more slowly.
+    // The node returns requests that are still being answered again, at once. So poll more slowly.
     if (fresh.length === 0) await sleep(wakes ? POLL_PAUSE_MS : RETRY_MS, over);
   }
   await Promise.all(answering.values());
@@ -75,7 +75,7 @@ async function wakeForVisitor(deps: PreviewDeps, sessionId: string): Promise<Wak
   );
   if (outcome.result !== "live") return outcome;
   deps.activity.touch(sessionId);
-  // The gateway connects to the address in its table.
+  // The gateway connects only to sessions that its table shows as live.
   await ensurePushed(deps);
   return outcome;
 }

@@ -1,3 +1,4 @@
+/** Follows a process's log, with its kept output and then new output. */
 import { FRAME, type Frame } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { openGuest } from "../guest/call-guest.ts";
@@ -17,7 +18,7 @@ export interface Follow {
   frames: AsyncIterable<Frame>;
 }
 
-/** Opens a log: its kept output, then new output. Following does not keep the session from becoming idle. */
+/** Opens the log. Following does not keep the session from becoming idle. */
 export async function openFollow(
   deps: MoveDeps,
   scope: Scope,
@@ -33,7 +34,7 @@ export async function openFollow(
   return { session, frames: result };
 }
 
-/** The stream ends with exactly one `eof` or `error`. */
+/** Sends the log as events. The stream ends with exactly one `eof` or `error`. */
 export async function relayFollow(
   deps: MoveDeps,
   { session, frames }: Follow,

@@ -14,11 +14,11 @@ export class LogTail {
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#sizeBytes += chunk.length;
-    // Joined rarely, so that each byte is copied about twice, whatever the size of the chunks.
+    // Joined only at twice the limit, so that each byte is copied about twice, whatever the size of the chunks.
     if (this.#sizeBytes > 2 * this.#limitBytes) this.#join();
   }
 
-  /** Older output was dropped before these bytes. */
+  /** Records that older output was dropped before it got here. */
   markCut(): void {
     this.#isCut = true;
   }

@@ -10,7 +10,7 @@ import { LogTail } from "./log-tail.ts";
 import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
 import { callProcess } from "./read.ts";
 
-/** The last output of a process. */
+/** Reads the last output of a process. */
 export async function readLogs(
   deps: MoveDeps,
   scope: Scope,

@@ -1,3 +1,4 @@
+/** Refuses malformed names of processes, and words the error for unknown ones. */
 import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
 import { GUEST_ERRORS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
@@ -11,7 +12,7 @@ export interface NamedProcess {
   name: string;
 }
 
-/** A malformed name is refused without waking the session. */
+/** Refuses a malformed name without waking the session. */
 export async function checkName(db: Queries, scope: Scope, { sessionId, name }: NamedProcess): Promise<void> {
   if (PROCESS_NAME_PATTERN.test(name)) return;
   await getSession(db, scope, sessionId);

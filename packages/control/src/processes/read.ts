@@ -1,3 +1,4 @@
+/** Lists, reads and ends processes. */
 import type { ProcessInfo, ProcessList } from "@vivarium/contract/api";
 import { type GuestProcess, LISTS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";

@@ -1,10 +1,10 @@
+/** The public form of a process (docs/spec/processes.md). */
 import type { ProcessInfo } from "@vivarium/contract/api";
 import type { GuestProcess } from "@vivarium/contract/guest";
 
-/** The latest time of RFC 3339. */
+/** Latest instant that RFC 3339 can express. */
 const LATEST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** The public form of a process (docs/spec/processes.md). */
 export function toProcessInfo(process: GuestProcess): ProcessInfo {
   const hasExited = process.state === "exited";
   return {
@@ -19,7 +19,7 @@ export function toProcessInfo(process: GuestProcess): ProcessInfo {
   };
 }
 
-/** The machine's owner may have set its clock to anything. */
+/** Cuts at the latest instant, because the machine's owner may have set its clock to anything. */
 function instant(ms: number): string {
   return new Date(Math.min(ms, LATEST_INSTANT)).toISOString();
 }

@@ -1,3 +1,4 @@
+/** Routes of named processes. */
 import { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";

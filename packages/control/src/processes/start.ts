@@ -22,7 +22,7 @@ export async function startProcess(
   { sessionId, input, by }: { sessionId: string; input: ProcessStart; by: Caller },
 ): Promise<ProcessInfo> {
   const started = await changeGuest(deps, scope, { sessionId, texts: TEXTS }, async (session, signal) => {
-    // Written before the start, so that a process that keeps the session awake is never missed.
+    // Written before the start, so that no process that keeps the session from becoming idle is missed.
     if (input.keep_alive) await setMayKeepAlive(deps.db, session);
     const body: ProcessSpec = {
       name: input.name,

@@ -31,5 +31,5 @@ export const LANGUAGE_COMMANDS: Record<Language, LanguageCommands> = {
   },
 };
 
-/** The base image's Python belongs to its package manager. In a throwaway machine pip may add packages all the same. */
+/** Lets pip install although apt manages the base image's Python, because the machine is thrown away. */
 export const INSTALL_ENV = { PIP_BREAK_SYSTEM_PACKAGES: "1" };

@@ -1,6 +1,7 @@
+/** The route of stateless runs. */
 import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import type { FastifyRequest } from "fastify";
-import { checkScopeOfBody } from "../access/resolve-project.ts";
+import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { returnOnceAnswered } from "../exec/output-quota.ts";
@@ -13,7 +14,7 @@ import { runCode } from "./run.ts";
 
 /** Fields of a session create that a run refuses. Ignoring them silently would be worse. */
 const REFUSED = ["egress", "connections", "env", "secrets"] as const;
-/** Null counts as left out, except for fields that protect something. */
+/** The fields of these that are refused even when null, because they protect something. */
 const STRICT: ReadonlySet<string> = new Set(["egress", "connections"]);
 
 export function addRunRoutes(server: Server, deps: RunDeps): void {
@@ -28,14 +29,14 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
     },
   };
   const preValidation = async (request: FastifyRequest) => {
-    checkScopeOfBody(principalOf(request), request.body);
+    checkProjectOfBody(principalOf(request), request.body);
     refuseSessionFields(request.body);
   };
   server.post("/v1/sessions/exec", { schema, preValidation }, async (request, reply) => {
     const gone = clientGone(reply);
     const principal = principalOf(request);
     const by = callerOf(principal, request);
-    // Output of the installer and of the code.
+    // Two streams each of the installer and of the code.
     const reservation = deps.outputQuotas.reserve(principal.orgId, 4 * LIMITS.execOutputBytes);
     const input = { body: request.body, signal: gone, by, reservation };
     return await runCode(deps, principal, input)

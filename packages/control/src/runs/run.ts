@@ -147,7 +147,7 @@ function resultOf(session: SessionRow, step: CollectedExec, phase: RunPhase, ins
   return {
     session_id: session.id,
     ...outputFields(step),
-    // Every run wakes from its template's saved baseline.
+    // The machine was loaded from its template's baseline, which counts as a restore.
     ...(timings && { restore_ms: (timings.load ?? 0) + (timings.handshake ?? 0) }),
     // The code never started when the installer ended the run.
     ...(phase === "install" && { duration_ms: 0 }),

@@ -10,7 +10,7 @@ import {
 } from "@vivarium/contract/api";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
-import { checkScopeOfBody } from "../access/resolve-project.ts";
+import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { deleteCheckpoint } from "../checkpoints/delete.ts";
 import { getCheckpoint } from "../checkpoints/get.ts";
 import { CheckpointQuery, listCheckpoints } from "../checkpoints/list.ts";
@@ -186,7 +186,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
         body: CheckpointStart.optional(),
         response: { 200: SessionRecord, ...errorAnswers("forbidden", ...OF_OPERATIONS, "rate_limited") },
       },
-      preValidation: async (request) => checkScopeOfBody(principalOf(request), request.body),
+      preValidation: async (request) => checkProjectOfBody(principalOf(request), request.body),
     },
     async (request) => {
       const body = request.body ?? CheckpointStart.parse({});

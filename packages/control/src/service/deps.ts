@@ -1,3 +1,4 @@
+/** Dependencies of the service's routes and gauges. */
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
@@ -7,6 +8,6 @@ export interface ServiceDeps {
   node: NodeState;
   meter: Meter;
   version: string;
-  /** Most children of one fork. */
+  /** Most children that one fork may create. */
   forkChildren: number;
 }

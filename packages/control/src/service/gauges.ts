@@ -1,4 +1,4 @@
-/** Metrics of the present state, read when they are collected. */
+/** Metrics of sessions and the node, read when Prometheus collects them. */
 import { SESSION_STATES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { Counter, Gauge, type Registry } from "prom-client";
@@ -6,7 +6,7 @@ import type { NodeState } from "../fleet/node-state.ts";
 import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
-/** Destroyed sessions are history. */
+/** States that are counted: destroyed sessions are left out. */
 const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 type WarmMachines = NonNullable<NodeInfo["warm"]>[number];

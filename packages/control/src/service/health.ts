@@ -1,3 +1,4 @@
+/** Checks the database, the node, its base image and its disk. */
 import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -7,7 +8,7 @@ import { baselinesFor } from "../fleet/baselines.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import type { ServiceDeps } from "./deps.ts";
 
-/** The whole answer must come within a second. */
+/** Time limit of each check, because the whole answer must come within a second. */
 const CHECK_MS = 800;
 const DISK_WARN_SHARE = 0.1;
 const DISK_FAIL_SHARE = 0.02;
@@ -31,14 +32,14 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
   return { status: isWell ? "ok" : "degraded", version: deps.version, isolation: info.isolation, checks };
 }
 
-/** Undefined after a failure, or once it takes too long. */
+/** The result, or undefined after a failure or `CHECK_MS`. */
 async function inTime<T>(work: Promise<T>): Promise<T | undefined> {
   const over = new AbortController();
   const late = sleep(CHECK_MS, over.signal).then(() => undefined);
   return await Promise.race([work.catch(() => undefined), late]).finally(() => over.abort());
 }
 
-/** A create without a template must find a baseline. */
+/** Whether a create without template and size finds a baseline. */
 function imagesCheck(info: NodeInfo): CheckResult {
   return baselinesFor(info, BASE_TEMPLATE).some(({ size }) => size === DEFAULT_SIZE) ? "ok" : "fail";
 }

@@ -45,7 +45,7 @@ export async function readOrg(
   };
 }
 
-/** Warm machines for all organisations, and those for the caller's own templates. */
+/** Machines that wait for creates: those of official templates, and those of the caller's own templates. */
 async function poolOf(
   db: Database,
   principal: Principal,

@@ -1,3 +1,4 @@
+/** Routes of the health check, the organisation and the caller's identity. */
 import { Health, OrgRecord, Whoami } from "@vivarium/contract/api";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";

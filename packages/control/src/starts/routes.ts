@@ -1,7 +1,7 @@
 import { SessionCreate, SessionRecord } from "@vivarium/contract/api";
 import { text } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
-import { checkScopeOfBody } from "../access/resolve-project.ts";
+import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
@@ -30,7 +30,7 @@ export function addStartRoutes(server: Server, deps: StartDeps & PreviewUrls): v
           ...errorAnswers("forbidden", "not_found", "conflict", "rate_limited"),
         },
       },
-      preValidation: async (request) => checkScopeOfBody(principalOf(request), request.body),
+      preValidation: async (request) => checkProjectOfBody(principalOf(request), request.body),
     },
     async (request, reply) => {
       const idempotencyKey = readIdempotencyKey(request.headers["idempotency-key"]);

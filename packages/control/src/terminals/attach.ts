@@ -1,6 +1,6 @@
 /**
- * Attaches a client: wakes the session, opens the stream on the machine and writes the client's lease. If one of these
- * fails, nothing of it remains.
+ * Attaches a client to a terminal or tunnel: wakes the session, opens the stream on the machine and writes the client's
+ * lease. If one of these fails, the others are undone.
  */
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
@@ -77,7 +77,7 @@ async function open(
   }
 }
 
-/** A stream that was not opened has left nothing behind, so the call can be repeated. Other errors are rethrown. */
+/** Makes a broken opening retryable: a stream that was not opened left nothing behind. Other errors are rethrown. */
 function rewordBreak(error: unknown): never {
   if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
   const text = "the node of this session broke the connection; try again";
@@ -90,8 +90,8 @@ async function rejectAt(deadline: AbortSignal): Promise<never> {
 }
 
 /**
- * A wait that took too long says what it waited for. For a session that is waking, a handshake uses the code
- * `session_unavailable`.
+ * Words the error of a wait that took too long: `session_not_live` while the session is being created, otherwise
+ * `session_unavailable`. Returns other errors unchanged.
  */
 async function upgradeErrorOf(
   { db, upgradeWaitMs }: TerminalDeps,

@@ -1,4 +1,4 @@
-/** SQL of attachments: the clients of a session's terminals and tunnels, as leases measured by now(). */
+/** SQL of attachments, the leases of clients of terminals and tunnels. They are measured by the database's now(). */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { leaseEnd } from "../db/time.ts";
@@ -14,10 +14,10 @@ export interface AttachmentRow {
 }
 
 /**
- * Adds a client, if the session still has the same machine and no operation stops it. Locks the session's row until the
- * insert. So a decision under that lock that the last client has left sees this client. Clearing `due_claim` keeps a
- * concurrent look at the session's clocks, which takes no lock, from overwriting `due_at`. Also deletes earlier clients
- * that have left: this one is later than they are.
+ * Adds a client, if the session still has the same machine and no operation stops it. Locks the session's row until
+ * the insert, so that a concurrent pause because the last client has left sees this client. Clearing `due_claim`
+ * keeps a concurrent check of the session's deadlines, which takes no lock, from overwriting `due_at`. Also deletes
+ * expired leases of the same kind: only the last client to leave counts, and this one leaves later.
  */
 export async function insertAttachment(
   db: Queries,
@@ -39,7 +39,7 @@ export async function insertAttachment(
   return rows.length > 0;
 }
 
-/** Renews leases. Returns the ids of those whose session still has the same live machine. */
+/** Renews the leases of clients whose session still has the same live machine, and returns their ids. */
 export async function renewAttachments(
   db: Queries,
   attachments: readonly AttachmentRow[],

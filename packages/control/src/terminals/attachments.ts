@@ -44,7 +44,7 @@ export class Attachments {
     this.#deps = deps;
   }
 
-  /** Adds a client. If the session moved since it was read, throws the NodeError of a machine that was stopped. */
+  /** Adds a client. If the session moved since it was read, throws a NodeError, as for a stopped machine. */
   async add(session: SessionRow, kind: AttachmentKind): Promise<Attachment> {
     const row = { id: randomId(), sessionId: session.id, incarnation: session.incarnation, kind };
     if (!(await insertAttachment(this.#deps.db, row, LEASE_MS))) {
@@ -62,7 +62,7 @@ export class Attachments {
     };
   }
 
-  /** Renews all leases, if they are due. */
+  /** Renews all leases if that is due, and signals the clients whose machine is gone. */
   async renew(): Promise<void> {
     if (this.#clients.size === 0 || !this.#isRenewalDue()) return;
     const all = [...this.#clients.values()];

@@ -1,3 +1,4 @@
+/** Dependencies of terminals and tunnels. */
 import type { CommandLog } from "../audit/command-log.ts";
 import type { Upgrades } from "../http/upgrades.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -7,6 +8,6 @@ export interface TerminalDeps extends MoveDeps {
   attachments: Attachments;
   upgrades: Upgrades;
   commandLog: CommandLog;
-  /** How long a client waits for its session. */
+  /** How long an upgrade waits for its session to be live. */
   upgradeWaitMs: number;
 }

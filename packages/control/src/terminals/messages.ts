@@ -7,13 +7,13 @@ import {
   TerminalFrameDecoder,
 } from "@vivarium/contract/guest";
 
-/** One kind of connection, as its client and the machine see it. */
+/** Translates the messages and bytes of one connection, of a terminal or of a tunnel. */
 export interface Protocol {
   /** Bytes for the machine, from one message. */
   toGuest(message: Buffer): Buffer[];
   /** Messages for the client, from one chunk of the stream. With the close code if this chunk is the last. */
   toClient(chunk: Buffer): { messages: Buffer[]; closeCode?: number };
-  /** The last message for a stream that broke off. */
+  /** The last message to the client when the stream broke off. */
   failure(text: string): Buffer | undefined;
   /** Whether the stream may end without a last frame. */
   readonly endsSilently: boolean;
@@ -74,7 +74,7 @@ export class TerminalProtocol implements Protocol {
   }
 }
 
-/** Raw bytes, in messages of any size. */
+/** A tunnel carries raw bytes, in messages of any size. */
 export const TUNNEL_PROTOCOL: Protocol = {
   endsSilently: true,
   toGuest: (message) => (message.length > 0 ? [message] : []),

@@ -14,7 +14,7 @@ const ENDED = new Error("the stream ended");
 /** The most that is buffered for a slow client before the machine is slowed down. */
 const WAITING_BYTES = 256 * 1024;
 
-/** Ends when either side ends. The WebSocket is closing or closed then. */
+/** Resolves when either side has ended. The WebSocket is closing or closed then. */
 export async function relay(
   deps: TerminalDeps,
   attached: Attached,
@@ -48,7 +48,7 @@ export async function relay(
   }
 }
 
-/** Back-pressure: while the machine does not read, the client is not read. */
+/** Writes to the machine. While the machine does not read, the client is not read. */
 function writeOrWait(webSocket: WebSocket, stream: Attached["stream"], bytes: Buffer): void {
   if (stream.destroyed || stream.write(bytes) || webSocket.isPaused) return;
   webSocket.pause();
@@ -79,7 +79,7 @@ function sendOrWait(webSocket: WebSocket, message: Buffer): Promise<void> {
   });
 }
 
-/** The stream ended without a last frame. The close code depends on what happened to the session. */
+/** Closes after a stream without a last frame. The close code depends on what happened to the session. */
 async function explain(
   deps: TerminalDeps,
   session: Attached["session"],

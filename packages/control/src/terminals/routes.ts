@@ -1,3 +1,4 @@
+/** WebSocket routes of terminals and of the tunnel to the session's SSH server. */
 import { PtyQuery } from "@vivarium/contract/api";
 import type { TerminalSpec } from "@vivarium/contract/guest";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -82,11 +83,11 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
 }
 
 interface ServeInput extends AttachInput {
-  /** The audit entry of the command that the client asked for, if there is one. */
+  /** Starts the audit entry of the command that the client asked for, if there is one. */
   log?: (session: SessionRow) => CommandEntry | undefined;
 }
 
-/** A failure before the upgrade is an ordinary answer. A later one is a close code. */
+/** Serves one client. A failure before the upgrade is an ordinary answer, a later one a close code. */
 async function serve(
   deps: TerminalDeps,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
@@ -126,7 +127,7 @@ function terminalSpec(session: SessionRow, query: PtyQuery): TerminalSpec {
   };
 }
 
-/** `cmd` is repeated, one word each. A single one must become a list as well. */
+/** Makes a list of a single `cmd`. The parameter is repeated, one word of the command each. */
 function makeCommandList(query: unknown): void {
   const words = query as { cmd?: string | string[] };
   if (typeof words.cmd === "string") words.cmd = [words.cmd];
