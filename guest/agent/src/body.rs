@@ -1,4 +1,4 @@
-//! Bodies in both directions: JSON read whole under a cap, and answers that are whole or a stream of frames.
+//! HTTP bodies: requests of JSON, read completely up to a limit, and answers that are one buffer or a stream.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 
 pub type Body = Either<Either<Full<Bytes>, SizedStream>, FrameStream>;
 
-/// Enough for an argument list of the kernel's own limit and an environment, escaped.
+/// Limit of a JSON request: an argument list of the kernel's limit and an environment, escaped.
 const JSON_BYTES: usize = 8 * 1024 * 1024;
 
 pub fn whole(body: Full<Bytes>) -> Body {
@@ -53,7 +53,16 @@ pub async fn read_json<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal
     serde_json::from_slice(&bytes).map_err(|error| Refusal::invalid(format!("body: {error}")))
 }
 
-/// A stream of frames. A full channel is the back-pressure. A dropped channel means that the host has gone.
+/// The next bytes of a request. None at its end, and when the host breaks it off.
+pub async fn next_data(body: &mut Incoming) -> Option<Bytes> {
+    loop {
+        if let Ok(data) = body.frame().await?.ok()?.into_data() {
+            return Some(data);
+        }
+    }
+}
+
+/// An answer of frames from a channel. A full channel is the back-pressure; the channel closes when the host has gone.
 pub struct FrameStream(pub mpsc::Receiver<Bytes>);
 
 impl HttpBody for FrameStream {
@@ -67,13 +76,13 @@ impl HttpBody for FrameStream {
         self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
-    /// Known early, the end rides on the last frame instead of costing one more.
+    /// True as soon as the end is known, so that it is marked on the last frame and costs no frame of its own.
     fn is_end_stream(&self) -> bool {
         self.0.is_closed() && self.0.is_empty()
     }
 }
 
-/// A body of a promised size. It breaks off with an error when fewer bytes come.
+/// An answer of a size announced in its headers. Ends with an error when fewer bytes come.
 pub struct SizedStream {
     pub pieces: mpsc::Receiver<io::Result<Bytes>>,
     pub bytes_left: u64,

@@ -1,4 +1,4 @@
-//! From the initramfs to a machine with a root disk: the steps of `main` until services start.
+//! The boot steps of `main`: from the initramfs to a machine with a root disk.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -23,7 +23,7 @@ pub fn mount_first() -> io::Result<()> {
     mount_fs("sysfs", "/sys", hardened(), "")
 }
 
-/// In the order of their names, which is the order of their dependencies.
+/// Loads the kernel modules in the order of their file names, which is the order of their dependencies.
 pub fn load_modules() {
     let mut modules: Vec<PathBuf> = fs::read_dir("/modules")
         .map(|files| files.flatten().map(|file| file.path()).collect())
@@ -41,34 +41,33 @@ fn load_module(path: &Path) -> io::Result<()> {
     }
 }
 
-pub fn wait_for_disk() -> io::Result<PathBuf> {
+pub fn wait_for_disk() -> io::Result<()> {
     let began = Instant::now();
     while !Path::new(DISK).exists() {
         if began.elapsed() > DISK_WITHIN {
-            let message = format!("{DISK} did not appear within {DISK_WITHIN:?}");
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+            return Err(io::Error::other(format!("{DISK} did not appear within {DISK_WITHIN:?}")));
         }
         sleep(Duration::from_millis(5));
     }
-    Ok(DISK.into())
-}
-
-pub fn mount_root(disk: &Path) -> io::Result<()> {
-    fs::create_dir_all(NEW_ROOT)?;
-    // Without init_itable the kernel would write inode tables in the background and every snapshot would carry them.
-    mount(disk, NEW_ROOT, "ext4", MountFlags::NOATIME, c"noinit_itable")?;
-    log::warn("grow the root file system", grow_root(disk));
     Ok(())
 }
 
-/// A template's disk has the size of its content; a machine's disk has the size of its tier.
-fn grow_root(disk: &Path) -> io::Result<()> {
-    let disk_bytes = File::open(disk)?.seek(SeekFrom::End(0))?;
+pub fn mount_root() -> io::Result<()> {
+    fs::create_dir_all(NEW_ROOT)?;
+    // With init_itable the kernel would write inode tables in the background, and every snapshot would contain them.
+    mount(DISK, NEW_ROOT, "ext4", MountFlags::NOATIME, c"noinit_itable")?;
+    log::warn("grow the root file system", grow_root());
+    Ok(())
+}
+
+/// Grows the file system to the disk: a template's file system has the size of its content, a machine's disk is larger.
+fn grow_root() -> io::Result<()> {
+    let disk_bytes = File::open(DISK)?.seek(SeekFrom::End(0))?;
     let block_bytes = rustix::fs::statvfs(NEW_ROOT)?.f_frsize;
     sys::resize_ext4(&File::open(NEW_ROOT)?, disk_bytes / block_bytes)
 }
 
-/// Frees the initramfs, then makes the disk the root.
+/// Deletes the initramfs to free its memory, then makes the disk the root.
 pub fn switch_root() -> io::Result<()> {
     for name in ["dev", "proc", "sys"] {
         let target = Path::new(NEW_ROOT).join(name);
@@ -129,7 +128,7 @@ fn mount_fs(kind: &str, target: &str, flags: MountFlags, options: &str) -> io::R
     Ok(mount(kind, target, kind, flags, options.as_c_str())?)
 }
 
-/// Changes the mode only where it differs: every write lands in every snapshot.
+/// Makes a directory with this mode. One that exists with the mode is not written: every write adds to every snapshot.
 fn ensure_dir(path: &str, mode: u32) -> io::Result<()> {
     if !Path::new(path).is_dir() {
         fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;

@@ -1,6 +1,5 @@
 //! The cgroup tree: `agent` for PID 1, `user` for everything that runs on behalf of the session, one leaf per command.
 
-use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -19,14 +18,15 @@ const AGENT: &str = "/sys/fs/cgroup/agent";
 /// Memory reserved for kernel and agent, so that a command cannot starve them.
 const RESERVED_BYTES: u64 = 48 * 1024 * 1024;
 const USER_PIDS: u32 = 4096;
+/// Interval of the checks whether all processes are frozen.
 const FROZEN_CHECK: Duration = Duration::from_millis(2);
 
 pub struct Cgroups {
     user: PathBuf,
-    /// The same: also when root has unmounted the tree, or mounted something over it.
+    /// A handle of `user`, which still works after root in the guest has unmounted the tree or mounted over it.
     dir: io::Result<File>,
     next: Cell<u64>,
-    /// The next command's leaf, made ahead.
+    /// The leaf for the next command, made in advance.
     spare: RefCell<Option<Leaf>>,
     /// Leaves whose command ended but whose background processes may still run.
     left: RefCell<Vec<PathBuf>>,
@@ -66,7 +66,7 @@ impl Cgroups {
     }
 
     pub fn take_leaf(&self) -> io::Result<Leaf> {
-        // Root in the guest may have removed it.
+        // Root in the guest may have removed the spare leaf.
         let spare = self.spare.take().filter(|leaf| leaf.path.exists());
         spare.map_or_else(|| self.create_leaf(), Ok)
     }
@@ -79,15 +79,14 @@ impl Cgroups {
         Ok(Leaf { path, dir })
     }
 
-    /// A leaf goes when it is empty; until then it is tried again whenever another one ends. Then is also the time to make
-    /// the next command's.
-    pub fn release(&self, leaf: impl Borrow<Leaf>) {
+    /// Removes a leaf, or tries again at each later release while it has processes. Makes the spare leaf.
+    pub fn release(&self, leaf: &Leaf) {
         let mut left = self.left.borrow_mut();
-        left.push(leaf.borrow().path.clone());
+        left.push(leaf.path.clone());
         left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
         let mut spare = self.spare.borrow_mut();
         if spare.is_none() {
-            // An error here comes again, and is reported, when the leaf is needed.
+            // An error occurs again, and is reported, when the next command needs its leaf.
             *spare = self.create_leaf().ok();
         }
     }
@@ -96,7 +95,7 @@ impl Cgroups {
         self.write_control("cgroup.kill", "1")
     }
 
-    /// Answers false when some process could not be frozen in time.
+    /// Returns false if some process is not frozen in time.
     pub async fn freeze_user(&self, within: Duration) -> io::Result<bool> {
         self.write_control("cgroup.freeze", "1")?;
         let end = Instant::now() + within;
@@ -109,7 +108,7 @@ impl Cgroups {
         Ok(true)
     }
 
-    /// Succeeds for a tree that root has removed: it contains no frozen process.
+    /// Thaws the user's processes. Succeeds if root in the guest has removed the tree: no process is frozen then.
     pub fn thaw_user(&self) -> io::Result<()> {
         match self.write_control("cgroup.freeze", "0") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -134,12 +133,12 @@ impl Cgroups {
 }
 
 impl Leaf {
-    /// Every process in it, also those that left the command's session or process group.
+    /// Kills every process of the leaf, also those that left the command's session or process group.
     pub fn kill(&self) {
         log::warn("kill a command", write(&self.path, "cgroup.kill", "1"));
     }
 
-    /// The running processes in it, without zombies.
+    /// The processes of the leaf, without zombies.
     pub fn members(&self) -> Vec<Pid> {
         let pids = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()

@@ -1,7 +1,7 @@
-//! The port to the host: found by name, opened once, resynced for every connection.
+//! The virtio-serial port to the host: found by name, opened once, resynced for every connection.
 //!
-//! While no host is connected a read returns 0 at once and polling reports a hang-up that never clears, so an
-//! absent host is awaited by the clock and each connection registers the port with the event loop anew.
+//! While no host is connected, a read returns 0 at once and polling reports a hang-up that never clears. So a timer polls
+//! for a host, and each connection registers the port with the event loop anew.
 
 use std::cell::RefCell;
 use std::io;
@@ -25,17 +25,20 @@ use crate::sys;
 
 const PORT_NAME: &str = "vivarium.agent";
 const PORTS: &str = "/sys/class/virtio-ports";
-const APPEARS_WITHIN: Duration = Duration::from_millis(20);
+/// Interval of the checks whether the port exists.
+const PORT_CHECK: Duration = Duration::from_millis(20);
+/// Wait before the second read of a port without a host, and after a connection that failed.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// Interval of further reads of a port without a host.
 const LATER_WAIT: Duration = Duration::from_millis(100);
-/// After greetings in the middle of a payload the rest of it comes within this time, or never.
-const PAYLOAD_GOES_ON_WITHIN: Duration = Duration::from_secs(1);
-/// The driver takes at most this much in one write.
+/// How long to wait for the rest of a payload that contains greetings, before they count as those of a new host.
+const PAYLOAD_CONTINUES_WITHIN: Duration = Duration::from_secs(1);
+/// Limit of the bytes that the driver takes in one write.
 const WRITE_BYTES: usize = 32 * 1024;
 
 pub struct Port {
     fd: Rc<OwnedFd>,
-    /// Greetings that arrived on a connection that was still served.
+    /// Greetings of the next host, which arrived on the connection before.
     early: Rc<RefCell<Vec<u8>>>,
 }
 
@@ -46,11 +49,10 @@ impl Port {
                 let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let opened = rustix::fs::open(&path, flags, Mode::empty());
                 if let Some(fd) = log::warn("open the port", opened) {
-                    let (fd, early) = (Rc::new(fd), Rc::default());
-                    return Port { fd, early };
+                    return Port { fd: Rc::new(fd), early: Rc::default() };
                 }
             }
-            sleep(APPEARS_WITHIN).await;
+            sleep(PORT_CHECK).await;
         }
     }
 
@@ -128,12 +130,13 @@ async fn resync(mut connection: Connection, first: &[u8]) -> io::Result<Connecti
 pub struct Connection {
     fd: AsyncFd<Rc<OwnedFd>>,
     early: Rc<RefCell<Vec<u8>>>,
-    /// Read during the resync, belongs to HTTP/2.
+    /// Bytes for HTTP/2 that were read from the port but not taken yet.
     unread: Vec<u8>,
     lengths: FrameLengths,
-    /// Greetings in the middle of a payload: a new host's, or a part of it.
+    /// Greetings in the middle of a payload, held back: they are a new host's, or part of the payload.
     held: Vec<u8>,
     held_since: Option<Pin<Box<Sleep>>>,
+    /// Buffer for the parts of a vectored write.
     gathered: Vec<u8>,
 }
 
@@ -144,7 +147,7 @@ impl Connection {
         Ok(into.filled().len())
     }
 
-    /// The driver returns at most a page per read, so it is read until the buffer is full or nothing is left.
+    /// Reads until the buffer is full or the port is empty: the driver returns at most a page per read.
     fn poll_port_read(&self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut is_empty = true;
         loop {
@@ -163,20 +166,18 @@ impl Connection {
             }
         }
     }
-}
 
-impl Connection {
-    /// A payload is forwarded at once, whatever it contains, because its host has sent the frame completely. A new
-    /// host repeats one greeting and sends nothing else.
+    /// Ready when no more bytes came in time: the held greetings are a new host's, and are passed to its connection. A
+    /// host sends a payload without a pause; a new host repeats one greeting and sends nothing else.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let since = self.held_since.get_or_insert_with(|| Box::pin(sleep(PAYLOAD_GOES_ON_WITHIN)));
+        let since = self.held_since.get_or_insert_with(|| Box::pin(sleep(PAYLOAD_CONTINUES_WITHIN)));
         ready!(since.as_mut().poll(cx));
         self.held_since = None;
         self.early.borrow_mut().append(&mut self.held);
         Poll::Ready(())
     }
 
-    /// More bytes are needed to recognise it.
+    /// Holds a chunk back while it may be a new host's greetings, and forwards all once it is part of the payload.
     fn hold(&mut self, chunk: &[u8]) {
         self.held.extend_from_slice(chunk);
         if !is_only_greetings(&self.held) || self.held.len() >= self.lengths.payload_left() {
@@ -193,7 +194,7 @@ impl Connection {
     }
 }
 
-/// The host went and perhaps came back: its bytes do not continue the earlier ones.
+/// The error that ends a connection: the host went, and bytes that follow belong to a new connection.
 fn hung_up<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
 }
@@ -244,13 +245,13 @@ impl AsyncWrite for Connection {
         }
     }
 
-    /// One write is one buffer and one wake-up of the host, so a frame's header and payload go together.
+    /// Sends the slices in one write where they fit: each write is one buffer and one wake-up of the host.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // A single or long piece is sent unchanged: the rest of a payload whose frame has begun.
+        // A single slice, or a first slice that fills a write, is sent without a copy.
         let mut parts = slices.iter().filter(|slice| !slice.is_empty());
         if let (Some(first), next) = (parts.next(), parts.next()) {
             if next.is_none() || first.len() >= WRITE_BYTES {

@@ -1,5 +1,5 @@
-//! File work that root in the guest can block for ever, for example by freezing a file system. It runs on a thread of
-//! its own, in the order of the calls, so an older write never overwrites a newer one.
+//! File work that root in the guest can block for ever, for example by freezing a file system. One separate thread does
+//! it in the order of the calls, so that an older write never overwrites a newer one.
 
 use std::io;
 use std::sync::mpsc;
@@ -22,7 +22,8 @@ impl Chores {
         Ok(Chores(sender))
     }
 
-    /// None where it takes longer, or waits for one that does. It is done all the same, as soon as it can be.
+    /// Queues the chore and waits for it up to `limit`. None if the time runs out, also behind a slow chore; the chore
+    /// still runs.
     pub async fn within<T: Send + 'static>(
         &self,
         limit: Duration,

@@ -16,7 +16,7 @@ pub fn wall_clock_ms() -> u64 {
     since_1970.tv_sec.max(0) as u64 * 1000 + since_1970.tv_nsec as u64 / 1_000_000
 }
 
-/// A loaded memory believes that it is still the moment of its capture.
+/// Sets the wall clock: in a loaded machine it still shows the time of the capture.
 pub fn set_wall_clock(since_1970: Duration) -> Result<(), Refusal> {
     let now = Timespec { tv_sec: since_1970.as_secs() as i64, tv_nsec: since_1970.subsec_nanos().into() };
     clock_settime(ClockId::Realtime, now).map_err(|e| Refusal::internal("set the clock", e))

@@ -1,4 +1,4 @@
-//! Work with the rights of the guest user, on one thread of a process that stays root.
+//! Runs work with the rights of the guest user, on one thread of a process that stays root.
 
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid, getgroups};
@@ -18,14 +18,15 @@ impl Rights {
         Rights { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups }
     }
 
-    /// Read anew each time, like the rights of a new command: the user's groups may have changed.
+    /// The user's ids and groups. The groups are read each time, as for a new command: they may have changed.
     pub fn of_sandbox() -> Rights {
         Rights::of(users::UID, users::GID, &users::supplementary_groups())
     }
 }
 
-/// Credentials belong to a thread in the kernel, and these calls change this thread's alone. The effective ids are
-/// enough: the kernel checks files against them, and the effective capabilities leave and come back with them.
+/// Runs `work` with the effective ids and groups of a user. The kernel keeps credentials per thread, and only this
+/// thread's are changed. The effective ids are enough: file access is checked against them, and the effective
+/// capabilities are dropped and restored with them.
 pub fn as_user<T>(rights: &Rights, work: impl FnOnce() -> T) -> Result<T, Errno> {
     let groups = getgroups()?;
     set_thread_groups(&rights.groups)?;
@@ -35,7 +36,7 @@ pub fn as_user<T>(rights: &Rights, work: impl FnOnce() -> T) -> Result<T, Errno>
     Ok(work())
 }
 
-/// One step of the service's own in the middle of a user's work; elsewhere it is root's anyway.
+/// Runs one step as root in the middle of work done as the user.
 pub fn as_root<T>(step: impl FnOnce() -> T) -> T {
     let _user = UserAgain { uid: geteuid() };
     if set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err() {
@@ -56,7 +57,7 @@ impl Drop for UserAgain {
     }
 }
 
-/// However the work ends, also by a panic.
+/// Restores root's credentials when the work ends, also by a panic.
 struct RootAgain {
     groups: Vec<Gid>,
 }
@@ -67,7 +68,7 @@ impl Drop for RootAgain {
             .and_then(|()| set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT))
             .and_then(|()| set_thread_groups(&self.groups));
         if back.is_err() {
-            // A pool thread with the user's rights would do the next request's work wrongly.
+            // A pool thread that kept the user's rights would do the next request's work with them.
             std::process::abort();
         }
     }

@@ -1,5 +1,5 @@
-//! `POST /v1/exec`: one command from its request to its last frame. The command belongs to a task of its own. The
-//! answer owns the receiving end of a channel of frames; that end is dropped when the host goes away.
+//! `POST /v1/exec`: one command, run by a task of its own. The answer owns the receiving end of a channel of frames,
+//! which is dropped when the host goes away.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,8 +24,9 @@ use crate::refusal::Refusal;
 use crate::sys;
 use crate::unable::{Unable, not_spawned};
 
-/// Frames between a command and the connection; with a pipe's own 64 KiB that is all a blocked command costs.
+/// Frames queued between a command and the connection. They and the pipes are all the memory of a blocked command.
 const FRAMES: usize = 2;
+/// Exit code of a command that was killed at its time limit.
 const TIMED_OUT: i32 = -1;
 
 #[derive(Deserialize)]
@@ -34,6 +35,7 @@ struct ExecSpec {
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// 0 for no time limit.
     #[serde(default)]
     timeout_ms: u64,
     output_limit_bytes: Option<u64>,
@@ -52,9 +54,9 @@ pub async fn exec(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body
     Ok(body::stream(stream))
 }
 
-/// `GET /v1/commands`: how many commands run that no caller of this life started.
+/// `GET /v1/commands`: how many commands run whose caller was lost when the machine was captured and loaded.
 pub fn list_unheard(machine: &Machine) -> Result<Response<Body>, Refusal> {
-    body::json(&json!({ "going_on": machine.commands.of_other_lives(machine.generation.get()) }))
+    body::json(&json!({ "going_on": machine.commands.of_other_generations(machine.generation.get()) }))
 }
 
 async fn run(
@@ -69,121 +71,96 @@ async fn run(
         Ok(leaf) => leaf,
         Err(error) => return drop(started.send(Err(not_spawned(error)))),
     };
-    run_in(&machine, &leaf, &spec, launch, frames, started).await;
-    // The answer leaves before the leaf is cleared away.
+    let command = Command { machine: &machine, leaf: &leaf, spec: &spec, frames, began: Instant::now() };
+    command.run(launch, started).await;
+    // The answer is sent before the leaf is removed.
     yield_now().await;
-    machine.cgroups.release(leaf);
+    machine.cgroups.release(&leaf);
 }
 
-/// Ends with the answer whole: dropped here, the channel of frames lets its end ride on the last one.
-async fn run_in(
-    machine: &Machine,
-    leaf: &Leaf,
-    spec: &ExecSpec,
-    launch: sys::Launch,
+/// A command from its start to its last frame.
+struct Command<'a> {
+    machine: &'a Machine,
+    leaf: &'a Leaf,
+    spec: &'a ExecSpec,
     frames: mpsc::Sender<Bytes>,
-    started: Started,
-) {
-    let began = Instant::now();
-    // Before it runs: a machine that is saved in between has a command that is about to.
-    let _under_way = machine.commands.begin(machine.generation.get());
-    match launch::spawn(&launch, leaf) {
-        Err(error) => drop(started.send(Err(not_spawned(error)))),
-        Ok(mut child) => {
-            let ended = machine.reaper.watch(child.pid);
-            let failure = tokio::select! {
-                failure = launch::read_report(&mut child.report) => failure,
-                () = unwanted(machine, &frames) => None,
-            };
-            match failure {
-                None => {
-                    let _ = started.send(Ok(()));
-                    let last = follow(machine, spec, began, child, ended, leaf, &frames).await;
-                    let _ = frames.send(last).await;
-                }
-                Some(failure) => {
-                    let _ = ended.await;
-                    answer_unable(Unable::from(&spec.argv[0], failure), began, &frames, started).await;
-                }
+    began: Instant,
+}
+
+impl Command<'_> {
+    /// Drops the channel of frames at the end, so that the end of the stream is marked on the last frame.
+    async fn run(self, launch: sys::Launch, started: Started) {
+        // Counted before the start, so that a machine that is saved in between counts the command too.
+        let _under_way = self.machine.commands.begin(self.machine.generation.get());
+        let mut child = match launch::spawn(&launch, self.leaf) {
+            Ok(child) => child,
+            Err(error) => return drop(started.send(Err(not_spawned(error)))),
+        };
+        let ended = self.machine.reaper.watch(child.pid);
+        let failure = tokio::select! {
+            failure = launch::read_report(&mut child.report) => failure,
+            () = self.unwanted() => None,
+        };
+        match failure {
+            None => {
+                let _ = started.send(Ok(()));
+                let last = self.follow(child, ended).await;
+                let _ = self.frames.send(last).await;
+            }
+            Some(failure) => {
+                let _ = ended.await;
+                self.answer_unable(Unable::from(&self.spec.argv[0], failure), started).await;
             }
         }
     }
-}
 
-/// A command that cannot run ends as it would in a shell.
-async fn answer_unable(unable: Unable, began: Instant, frames: &mpsc::Sender<Bytes>, started: Started) {
-    let (exit_code, line) = match unable {
-        Unable::Refused(refusal) => return drop(started.send(Err(refusal))),
-        Unable::Exits { exit_code, line } => (exit_code, line),
-    };
-    let _ = started.send(Ok(()));
-    let _ = frames.send(frames::encode(FrameType::Stderr, &line)).await;
-    let end = ExecEnd { exit_code, duration_us: began.elapsed().as_micros() as u64, ..Default::default() };
-    let _ = frames.send(frames::exit(&end)).await;
-}
-
-async fn follow(
-    machine: &Machine,
-    spec: &ExecSpec,
-    began: Instant,
-    child: Child,
-    ended: oneshot::Receiver<i32>,
-    leaf: &Leaf,
-    frames: &mpsc::Sender<Bytes>,
-) -> Bytes {
-    let end = wait_for_end(machine, spec, began, ended, leaf, frames);
-    let (end, (stdout_truncated, stderr_truncated)) =
-        output::forward_both(child, spec.output_limit_bytes, frames, end).await;
-    match end {
-        Some(end) => frames::exit(&ExecEnd { stdout_truncated, stderr_truncated, ..end }),
-        None => frames::error("the command's end was lost"),
+    /// Answers as a shell does for a command that cannot run: one line on stderr and an exit code.
+    async fn answer_unable(&self, unable: Unable, started: Started) {
+        let (exit_code, line) = match unable {
+            Unable::Refused(refusal) => return drop(started.send(Err(refusal))),
+            Unable::Exits { exit_code, line } => (exit_code, line),
+        };
+        let _ = started.send(Ok(()));
+        let _ = self.frames.send(frames::encode(FrameType::Stderr, &line)).await;
+        let _ = self.frames.send(frames::exit(&self.end(exit_code))).await;
     }
-}
 
-/// Waits for the command's own end. Kills the command when its time is up or its listener has gone.
-async fn wait_for_end(
-    machine: &Machine,
-    spec: &ExecSpec,
-    began: Instant,
-    mut ended: oneshot::Receiver<i32>,
-    leaf: &Leaf,
-    frames: &mpsc::Sender<Bytes>,
-) -> Option<ExecEnd> {
-    let mut timed_out = false;
-    let code = tokio::select! {
-        biased;
-        code = &mut ended => code,
-        () = time_is_up(spec.timeout_ms) => {
-            timed_out = true;
-            leaf.kill();
-            ended.await
+    async fn follow(&self, child: Child, ended: oneshot::Receiver<i32>) -> Bytes {
+        let (end, (stdout_truncated, stderr_truncated)) =
+            output::forward_both(child, self.spec.output_limit_bytes, &self.frames, self.wait_for_end(ended))
+                .await;
+        match end {
+            Some(end) => frames::exit(&ExecEnd { stdout_truncated, stderr_truncated, ..end }),
+            None => frames::error("the command's end was lost"),
         }
-        () = unwanted(machine, frames) => {
-            leaf.kill();
-            ended.await
-        }
-    };
-    Some(ExecEnd {
-        exit_code: if timed_out { TIMED_OUT } else { code.ok()? },
-        timed_out,
-        duration_us: began.elapsed().as_micros() as u64,
-        ..Default::default()
-    })
-}
-
-/// Returns when the host has gone. A frozen machine is being saved, or is a copy that was just loaded. In a copy the
-/// listener stayed behind in the earlier life, so the command continues without one.
-async fn unwanted(machine: &Machine, frames: &mpsc::Sender<Bytes>) {
-    frames.closed().await;
-    if !machine.wait_for_thaw().await {
-        std::future::pending().await
     }
-}
 
-async fn time_is_up(timeout_ms: u64) {
-    match timeout_ms {
-        0 => std::future::pending().await,
-        ms => sleep(Duration::from_millis(ms)).await,
+    /// Waits for the command's own end. Kills the command when its time limit is reached or its caller has gone.
+    async fn wait_for_end(&self, mut ended: oneshot::Receiver<i32>) -> Option<ExecEnd> {
+        let time_limit = Duration::from_millis(self.spec.timeout_ms);
+        let timed_out = tokio::select! {
+            biased;
+            code = &mut ended => return code.ok().map(|code| self.end(code)),
+            () = sleep(time_limit), if !time_limit.is_zero() => true,
+            () = self.unwanted() => false,
+        };
+        self.leaf.kill();
+        let code = ended.await;
+        Some(ExecEnd { timed_out, ..self.end(if timed_out { TIMED_OUT } else { code.ok()? }) })
+    }
+
+    fn end(&self, exit_code: i32) -> ExecEnd {
+        let duration_us = self.began.elapsed().as_micros() as u64;
+        ExecEnd { exit_code, duration_us, ..Default::default() }
+    }
+
+    /// Returns when the caller has gone. Never returns if the machine was loaded from a snapshot meanwhile: in a loaded
+    /// machine a command from before the capture has no caller, and continues without one.
+    async fn unwanted(&self) {
+        self.frames.closed().await;
+        if !self.machine.wait_for_thaw().await {
+            std::future::pending().await
+        }
     }
 }
 

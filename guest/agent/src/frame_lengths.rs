@@ -1,16 +1,17 @@
-//! Where the bytes of an HTTP/2 connection are between its frames, without a look at anything but their lengths.
+//! Tracks how much of the current HTTP/2 frame is still to come, by the lengths in the frame headers alone.
 
 const PREFACE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 9;
 
 pub struct FrameLengths {
-    /// The bytes left of the preface or of a payload.
+    /// Bytes of the preface or of a payload that are still to come.
     left: usize,
+    /// The bytes of a frame header that have arrived.
     header: Vec<u8>,
 }
 
 impl FrameLengths {
-    /// Before the preface.
+    /// The state of a new connection, before its preface.
     pub fn new() -> FrameLengths {
         FrameLengths { left: PREFACE_BYTES, header: Vec::with_capacity(HEADER_BYTES) }
     }
@@ -34,7 +35,7 @@ impl FrameLengths {
         }
     }
 
-    /// The payload that the bytes belong to.
+    /// Bytes of the current payload that are still to come; 0 between frames.
     pub fn payload_left(&self) -> usize {
         self.left
     }

@@ -1,12 +1,10 @@
 //! Frames of an exec answer, of a log and of a list: 1 byte type, 4 bytes payload length (big-endian), payload.
 
-use std::io::{self, Write};
-
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
-/// With its header and that of HTTP/2 (9 bytes) a frame is one write to the port, which takes 32 KiB at once.
+/// Largest payload: with its header and that of HTTP/2 (9 bytes) a frame fits one write of 32 KiB to the port.
 pub const PAYLOAD_BYTES: usize = 32 * 1024 - 9 - HEADER_BYTES;
 pub const HEADER_BYTES: usize = 5;
 
@@ -32,31 +30,35 @@ pub struct ExecEnd {
 
 pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     debug_assert!(payload.len() <= PAYLOAD_BYTES);
+    encode_as(kind as u8, payload)
+}
+
+/// Encodes a frame whose type is not a `FrameType`, for another stream with the same header.
+pub fn encode_as(kind: u8, payload: &[u8]) -> Bytes {
     let mut frame = with_space(kind, payload.len());
     frame.extend_from_slice(payload);
     finish(frame)
 }
 
-/// A frame buffer for a payload of full length, which is written behind the header.
+/// A frame buffer with its header and space for the largest payload.
 pub fn begin(kind: FrameType) -> Vec<u8> {
-    with_space(kind, PAYLOAD_BYTES)
+    with_space(kind as u8, PAYLOAD_BYTES)
 }
 
-fn with_space(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
+fn with_space(kind: u8, payload_bytes: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload_bytes);
-    frame.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
+    frame.extend_from_slice(&[kind, 0, 0, 0, 0]);
     frame
 }
 
-/// Writes the payload's length into the header. A small frame is copied to a small buffer, because many frames may
-/// wait for a window.
+/// Writes the payload's length into the header. A small frame gets a small buffer: many frames may be queued.
 pub fn finish(mut frame: Vec<u8>) -> Bytes {
     let length = (frame.len() - HEADER_BYTES) as u32;
     frame[1..HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
     if frame.len() < frame.capacity() / 2 { Bytes::copy_from_slice(&frame) } else { frame.into() }
 }
 
-/// A whole frame's type and payload.
+/// Splits a complete frame into type and payload.
 pub fn open(mut frame: Bytes) -> (u8, Bytes) {
     let payload = frame.split_off(HEADER_BYTES);
     (frame[0], payload)
@@ -67,62 +69,28 @@ pub fn exit(end: &ExecEnd) -> Bytes {
     encode(FrameType::Exit, &payload)
 }
 
-/// The end of a log, which has no exit.
+/// The last frame of a log, which has no exit code.
 pub fn eof(stdout_truncated: bool, stderr_truncated: bool) -> Bytes {
     let end = json!({ "stdout_truncated": stdout_truncated, "stderr_truncated": stderr_truncated });
     encode(FrameType::Eof, end.to_string().as_bytes())
 }
 
-/// A whole list: its items, each a line of JSON, cut into frames wherever they are full, and its end.
+/// The frames of a list: its items as lines of JSON, cut into full frames at any byte, then a frame with `end`.
 pub fn list(items: &[impl Serialize], end: &impl Serialize) -> serde_json::Result<Bytes> {
-    let mut lines = Lines { frames: Vec::new(), begun: None };
+    let (mut frames, mut lines) = (Vec::new(), Vec::new());
     for item in items {
         serde_json::to_writer(&mut lines, item)?;
-        lines.write_all(b"\n").map_err(serde_json::Error::io)?;
+        lines.push(b'\n');
+        let full = lines.len() - lines.len() % PAYLOAD_BYTES;
+        for payload in lines.drain(..full).as_slice().chunks(PAYLOAD_BYTES) {
+            frames.extend_from_slice(&encode(FrameType::Items, payload));
+        }
     }
-    let mut frames = lines.finish();
+    if !lines.is_empty() {
+        frames.extend_from_slice(&encode(FrameType::Items, &lines));
+    }
     frames.extend_from_slice(&encode(FrameType::Eof, &serde_json::to_vec(end)?));
     Ok(frames.into())
-}
-
-struct Lines {
-    frames: Vec<u8>,
-    /// Where the last frame begins, whose length is not known yet.
-    begun: Option<usize>,
-}
-
-impl Lines {
-    fn finish(mut self) -> Vec<u8> {
-        self.close();
-        self.frames
-    }
-
-    fn close(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            let length = (self.frames.len() - begun - HEADER_BYTES) as u32;
-            self.frames[begun + 1..begun + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
-        }
-    }
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let begun = *self.begun.get_or_insert_with(|| {
-            self.frames.extend_from_slice(&[FrameType::Items as u8, 0, 0, 0, 0]);
-            self.frames.len() - HEADER_BYTES
-        });
-        let space = begun + HEADER_BYTES + PAYLOAD_BYTES - self.frames.len();
-        let count = bytes.len().min(space);
-        self.frames.extend_from_slice(&bytes[..count]);
-        if count == space {
-            self.close();
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 pub fn error(message: &str) -> Bytes {

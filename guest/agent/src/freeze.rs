@@ -1,4 +1,4 @@
-//! Before a capture the user's processes are frozen and their data is on disk. Afterwards they are thawed.
+//! Freezes the user's processes and flushes their data to disk before a capture, and thaws them afterwards.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::machine::Machine;
 use crate::refusal::Refusal;
 
 const FROZEN_WITHIN: Duration = Duration::from_secs(5);
-/// Time limit of both flushes. A disk full of dirty pages takes its time. Data that is not on disk by then is saved
-/// with the memory: a file system may wait for a process that has just been frozen.
+/// Time limit of both flushes: a flush may take long, or wait for a process that has just been frozen. Data that is not
+/// on disk by then is saved with the memory.
 const SYNCED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Takes back a freeze whose caller left before the answer: it thinks that everybody runs.
+/// Undoes a freeze when dropped: the caller left before the answer and assumes that all processes run.
 struct Unanswered<'a> {
     machine: &'a Machine,
     number: u64,
@@ -31,8 +31,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Flushes twice: the first flush runs before the freeze, so that processes are frozen only for the flush of what
-/// they write meanwhile.
+/// Flushes before and after the freeze: the second flush is short, so that processes are frozen only briefly.
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     let synced_by = Instant::now() + SYNCED_WITHIN;
     let unanswered = Unanswered { machine, number: machine.next_freeze_number() };
@@ -56,7 +55,7 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
 }
 
 impl Unanswered<'_> {
-    /// A later thaw or freeze takes precedence: its caller does not know about this freeze.
+    /// An error if a later thaw or freeze was requested: its caller does not know about this freeze.
     fn check_is_last(&self) -> Result<(), Refusal> {
         if self.machine.freeze_number.get() == self.number {
             Ok(())
@@ -72,7 +71,7 @@ fn not_frozen(why: &str) -> Refusal {
 
 async fn flush(by: Instant) {
     if Instant::now() < by {
-        // On a pool thread: the write of a copy's names must not wait for the parent's writes.
+        // On a pool thread and not as a chore: a loaded machine's chores must not wait for this flush.
         let _ = timeout_at(by, tokio::task::spawn_blocking(rustix::fs::sync)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! `GET /v1/health`, which other answers carry too.
+//! The answer of `GET /v1/health`, which is also part of other answers.
 
 use serde_json::json;
 
 use crate::clock;
 
-/// Version counter of the wire.
+/// Version of the wire.
 const GENERATION: u32 = 2;
 
 pub fn health() -> serde_json::Value {

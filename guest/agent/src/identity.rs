@@ -1,8 +1,9 @@
-//! A loaded memory is a copy. Before its user processes run, it gets its own randomness, the time of day and, as a new
-//! session, a name. The order matters: a new identity's random values must already differ from those of other copies.
+//! Makes a machine that was loaded from a snapshot different from others of the same snapshot. Before the user's
+//! processes run, it gets new randomness, the time and, as a new session, an identity. The randomness comes first: the
+//! identity's random values are drawn from it.
 //!
-//! A session waits for this, so the boot, which is captured, does all the work that can be done ahead: the files
-//! exist, are cached and own their blocks, and a copy only overwrites bytes in them.
+//! Every start waits for this, so the boot before the capture does what can be done ahead: the files exist, are cached
+//! and have their blocks, and a loaded machine only overwrites bytes in them.
 
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ const HOST_KEYS: &str = "etc/ssh";
 const GENERATION: &str = "run/vivarium/generation";
 const OWN_BOOT_ID: &str = "run/vivarium/boot_id";
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Files that block longer than this do not get the new names.
+/// How long to wait for the files with the machine's names. They are written later if that takes longer.
 const NAMES_WITHIN: Duration = Duration::from_secs(5);
 const SUDO_WITHIN: Duration = Duration::from_secs(10);
 
@@ -42,7 +43,7 @@ struct Resumed {
     entropy: String,
     wall_clock_ns: String,
     identity: Option<Identity>,
-    /// The user's processes wait for a later call: the host has not decided yet whether this copy continues.
+    /// Leaves the user's processes frozen until a later call: the host has not decided yet whether this machine runs.
     #[serde(default)]
     stay_frozen: bool,
 }
@@ -66,11 +67,11 @@ pub async fn resumed(
         check_identity(identity)?;
     }
 
-    // A copy without its own randomness equals other copies, so it is not confirmed.
+    // Without new randomness the machine equals others of its snapshot, so a failure fails the request.
     machine.random.add_entropy(&entropy).map_err(|e| Refusal::internal("reseed", e))?;
     clock::set_wall_clock(wall_clock)?;
     let mut names = Names { identity: None, generation: raise_generation(machine) };
-    if let Some(identity) = &request.identity {
+    if let Some(identity) = request.identity {
         rustix::system::sethostname(identity.hostname.as_bytes())
             .map_err(|e| Refusal::internal("take the host's name", e))?;
         machine.host_key.renew().map_err(|e| Refusal::internal("renew the host key", e))?;
@@ -78,11 +79,7 @@ pub async fn resumed(
         if identity.no_sudo {
             drop_sudo(machine).await.map_err(|e| Refusal::internal("take sudo away", e))?;
         }
-        names.identity = Some(Named {
-            hostname: identity.hostname.clone(),
-            machine_id: identity.machine_id.clone(),
-            boot_id,
-        });
+        names.identity = Some((identity, boot_id));
         terminals.end_all();
     }
     let generation = names.generation;
@@ -95,7 +92,7 @@ pub async fn resumed(
     body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
 }
 
-/// At boot: everything that `resumed` will write, once.
+/// Writes all files of `resumed` once, at boot.
 pub fn prepare() {
     let root = Path::new("/");
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -134,21 +131,16 @@ fn check_identity(identity: &Identity) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The names of a copy in files. Root in the guest may have made any of them unwritable. That is no error here.
+/// The files with a machine's identity and generation. One that root in the guest made unwritable is logged and skipped.
 struct Names {
-    identity: Option<Named>,
+    /// The new identity with its boot id.
+    identity: Option<(Identity, String)>,
     generation: u64,
-}
-
-struct Named {
-    hostname: String,
-    machine_id: String,
-    boot_id: String,
 }
 
 impl Names {
     fn write(&self, root: &Path) {
-        if let Some(Named { hostname, machine_id, boot_id }) = &self.identity {
+        if let Some((Identity { hostname, machine_id, .. }, boot_id)) = &self.identity {
             log::warn("write the host's name", write_hostname(root, hostname));
             log::warn("name this machine in /etc/hosts", write_hosts(root, hostname));
             let id = format!("{machine_id}\n");
@@ -175,7 +167,7 @@ fn write_hosts(root: &Path, hostname: &str) -> io::Result<()> {
     overwrite(path, &with_own_name(&hosts, hostname), 0o644)
 }
 
-/// Sudo is reported as removed only when it is.
+/// Removes the user's sudo rights. An error if that takes too long, so that success means that they are gone.
 async fn drop_sudo(machine: &Machine) -> io::Result<()> {
     let dropped = machine.chores.within(SUDO_WITHIN, users::drop_sudo).await;
     dropped.unwrap_or_else(|| Err(io::Error::new(io::ErrorKind::TimedOut, "the files cannot be written")))
@@ -187,7 +179,7 @@ fn with_own_name(hosts: &str, hostname: &str) -> String {
     kept.map(|line| format!("{line}\n")).chain([format!("127.0.1.1 {hostname}\n")]).collect()
 }
 
-/// Keys that came with the memory are known to every copy.
+/// Removes SSH host keys of the image: every machine of this image has them.
 fn remove_host_keys(root: &Path) {
     for key in log::warn("look for host keys", host_keys(root)).unwrap_or_default() {
         log::warn("remove a host key", fs::remove_file(key));
@@ -216,7 +208,7 @@ fn uuid_text(mut bytes: [u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// Programs with random state of their own can watch the file that contains the generation.
+/// Counts the loads of this machine. Programs with random state of their own can watch the file with this number.
 fn raise_generation(machine: &Machine) -> u64 {
     let generation = machine.generation.get() + 1;
     machine.generation.set(generation);
@@ -236,8 +228,8 @@ mod tests {
 
     fn names() -> Names {
         let id = "0123456789abcdef0123456789abcdef";
-        let named = Named { hostname: "copy".into(), machine_id: id.into(), boot_id: uuid_text([0xff; 16]) };
-        Names { identity: Some(named), generation: 7 }
+        let identity = Identity { hostname: "copy".into(), machine_id: id.into(), no_sudo: false };
+        Names { identity: Some((identity, uuid_text([0xff; 16]))), generation: 7 }
     }
 
     fn guest() -> tempfile::TempDir {

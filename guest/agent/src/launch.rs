@@ -1,4 +1,4 @@
-//! Everything about a command that is decided before it runs: its directory, environment and the files its name may mean.
+//! Prepares and starts programs: the directory, the environment, and the files that a command's name may mean.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -25,10 +25,10 @@ use crate::{regular_file, sys, users};
 
 pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
-/// Time limit for reading files before a program starts.
+/// Time limit of the file reads before a program starts.
 const READS_WITHIN: Duration = Duration::from_secs(5);
-/// Permits for such reads, including those whose caller has given up.
-static READ_PERMITS: Semaphore = Semaphore::const_new(32);
+/// Permits for reads before a program starts. A read whose caller has given up keeps its permit until it ends.
+pub static READ_PERMITS: Semaphore = Semaphore::const_new(32);
 const READ_STACK_BYTES: usize = 256 * 1024;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -43,30 +43,23 @@ pub struct Child {
     pub pid: Pid,
     pub stdout: Pipe,
     pub stderr: Pipe,
-    /// Ends empty once the command runs; else it contains the reason why not.
+    /// A pipe that ends empty once the program runs, and otherwise contains a `sys::Failure`.
     pub report: Receiver,
 }
 
-/// Runs beside the serving thread: root in the guest may have mounted a file system that never answers at the paths
-/// that are read.
+/// Prepares a start on another thread: root in the guest may have mounted a file system that never answers.
 pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     let (argv, cwd) = (program.argv.to_vec(), program.cwd.map(str::to_owned));
     let env = program.env.clone();
-    let prepared =
-        run_on_thread(move || prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env }));
+    let prepared = run_on_thread(&READ_PERMITS, move || {
+        prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env })
+    });
     prepared.await?
 }
 
-/// Runs on a thread of its own: all threads of the shared pool may be blocked in file systems that do not answer, and
-/// unmounting one needs a command.
+/// Runs `read` on a new thread, once `permits` has one free: all threads of the shared pool may be blocked in file
+/// systems that do not answer, and unmounting such a file system needs a command.
 pub async fn run_on_thread<T: Send + 'static>(
-    read: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
-    run_on_thread_with(&READ_PERMITS, read).await
-}
-
-/// With permits of its own, so that these reads cannot keep commands from starting.
-pub async fn run_on_thread_with<T: Send + 'static>(
     permits: &'static Semaphore,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -77,7 +70,7 @@ pub async fn run_on_thread_with<T: Send + 'static>(
         thread::Builder::new()
             .stack_size(READ_STACK_BYTES)
             .spawn(move || {
-                // The caller may have given up.
+                // Fails if the caller has given up.
                 let _ = answer.send(read());
                 drop(permit);
             })
@@ -117,14 +110,14 @@ pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
     Ok(Child { pid, stdout: Pipe::new(stdout)?, stderr: Pipe::new(stderr)?, report })
 }
 
-/// The report is as a child's.
+/// Starts a program on descriptors of the caller. Returns its pid and report, as in `Child`.
 pub fn spawn_on(launch: &sys::Launch, fds: &sys::ChildFds<'_>) -> io::Result<(Pid, Receiver)> {
     let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
     let pid = sys::spawn(launch, fds, report_end.as_fd())?;
     Ok((pid, Receiver::from_owned_fd(report)?))
 }
 
-/// None once the program runs.
+/// Why the program was not started; None once it runs.
 pub async fn read_report(report: &mut Receiver) -> Option<sys::Failure> {
     let mut text = Vec::new();
     let _ = report.read_to_end(&mut text).await;
@@ -145,7 +138,7 @@ fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
     }
 }
 
-/// The base, then the image's variables, then the caller's.
+/// The base variables, overridden by the image's, and these by the caller's.
 pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
         return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
@@ -163,7 +156,7 @@ pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, S
     Ok(base.into_iter().chain(image).chain(spec).collect())
 }
 
-/// Lines of KEY=VALUE, the value perhaps in quotes; anything else is skipped, as the login programs do.
+/// Parses lines of KEY=VALUE, the value perhaps in quotes. Other lines are skipped, as login programs do.
 fn parse_environment(text: &str) -> Vec<(String, String)> {
     let assignment = |line: &str| {
         let line = line.trim();
@@ -181,7 +174,7 @@ fn unquoted(value: &str) -> &str {
     without('"').or_else(|| without('\'')).unwrap_or(value)
 }
 
-/// The files to try in turn: an argument with a slash is a path, another one is searched for in PATH.
+/// The files to try, in this order: a name with a slash is a path, any other name is searched for in PATH.
 fn candidates(name: &str, path: &str) -> Vec<String> {
     if name.contains('/') {
         return vec![name.to_owned()];

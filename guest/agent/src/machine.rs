@@ -18,17 +18,17 @@ pub struct Machine {
     pub cgroups: Cgroups,
     pub reaper: Rc<Reaper>,
     pub burst: Rc<Burst>,
-    /// For work that may block a pool thread for long. Fewer permits than threads, so that other work continues.
+    /// Permits for work that may block a pool thread for long; fewer than threads, so that short work is not delayed.
     pub long_work: Semaphore,
     pub chores: Chores,
     pub random: RandomDevice,
     pub host_key: HostKey,
-    /// The user's processes are frozen, from the freeze before a capture to the thaw after it or after a load.
+    /// Whether the user's processes are frozen: from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
     /// Number of the last freeze or thaw.
     pub freeze_number: Cell<u64>,
-    /// How often this memory was resumed, through all its copies.
+    /// How often this memory was loaded from a snapshot, counted through all snapshots before it.
     pub generation: Cell<u64>,
     pub commands: Commands,
 }
@@ -63,13 +63,13 @@ impl Machine {
         self.thaws.notify_waiters();
     }
 
-    /// Returns once the user's processes run. False when the machine was loaded meanwhile: the earlier callers stayed
-    /// behind in another life.
+    /// Returns once the user's processes run. False if the machine was loaded from a snapshot meanwhile: requests from
+    /// before the capture have no caller then.
     pub async fn wait_for_thaw(&self) -> bool {
-        let life = self.generation.get();
+        let generation = self.generation.get();
         while self.is_frozen.get() {
             self.thaws.notified().await;
         }
-        self.generation.get() == life
+        self.generation.get() == generation
     }
 }

@@ -1,5 +1,5 @@
-//! PID 1 of a Vivarium machine. It boots the machine as a script of named steps, then serves the host's requests over
-//! one virtio-serial port, one thread for all of it. The wire is fixed in `packages/contract/src/guest`.
+//! PID 1 of a Vivarium machine: boots it in named steps, then serves the host's requests over one virtio-serial port on
+//! one thread. The wire is defined in `packages/contract/src/guest`.
 
 mod body;
 mod boot;
@@ -23,11 +23,11 @@ mod log;
 mod machine;
 mod memory;
 mod network;
+mod open_pty;
 mod output;
 mod pipe;
 mod power;
 mod processes;
-mod pty;
 mod reaper;
 mod refusal;
 mod regular_file;
@@ -52,8 +52,8 @@ fn main() {
     sys::keep_one_heap();
     or_die("mount the first file systems", boot::mount_first());
     boot::load_modules();
-    let disk = or_die("find the root disk", boot::wait_for_disk());
-    or_die("mount the root disk", boot::mount_root(&disk));
+    or_die("find the root disk", boot::wait_for_disk());
+    or_die("mount the root disk", boot::mount_root());
     or_die("move to the root disk", boot::switch_root());
     boot::mount_rest();
     boot::raise_limits();

@@ -1,4 +1,4 @@
-//! Returns the memory that a burst of commands took for their output when the burst is over.
+//! Returns memory to the kernel after a burst of commands, which took it for their output.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::sys;
 
-/// Long enough that a sequence of commands does not pay for a trim each time.
+/// Delay of the trim after the last command, so that a sequence of commands causes one trim.
 const QUIET: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub struct Burst {
     is_trim_due: Cell<bool>,
 }
 
-/// One command of the burst, until it is dropped.
+/// Counts a command as part of the burst until it is dropped.
 pub struct Member(Rc<Burst>);
 
 impl Burst {
@@ -37,7 +37,7 @@ impl Drop for Member {
     }
 }
 
-/// Commands that run by then bring it back when they end.
+/// Trims the heap unless commands run again: the last of them then schedules a new trim.
 async fn trim_when_quiet(burst: Rc<Burst>) {
     sleep(QUIET).await;
     burst.is_trim_due.set(false);

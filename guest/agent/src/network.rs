@@ -1,4 +1,4 @@
-//! Every machine has the same address; the host distinguishes copies.
+//! Configures the network at boot. All machines have the same address, each in a network of its own on the host.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ fn configure_eth0() -> io::Result<()> {
     sys::add_default_route(GATEWAY)
 }
 
-/// Images leave links to resolvers that do not run here.
+/// Writes the name server. A link of the image is replaced: it leads to a resolver that does not run here.
 fn write_resolv_conf() -> io::Result<()> {
     let text = format!("nameserver {GATEWAY}\n");
     let is_link = fs::symlink_metadata(RESOLV_CONF).is_ok_and(|meta| meta.is_symlink());

@@ -1,4 +1,4 @@
-//! One output stream of a command: from its pipe into frames, no faster than the host takes them.
+//! Forwards a command's output from its pipes into frames, no faster than the host takes them.
 
 use std::io;
 use std::pin::pin;
@@ -12,6 +12,7 @@ use crate::frames::{self, FrameType, HEADER_BYTES};
 use crate::launch::Child;
 use crate::pipe::Pipe;
 
+/// One output stream of a command.
 struct Output {
     pipe: Pipe,
     kind: FrameType,
@@ -21,8 +22,8 @@ struct Output {
 /// How long background processes may keep the pipes open after the command's end.
 pub const PIPES_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
-/// Both streams of a child until they close or shortly after its `end`. Answers that end, and of which stream bytes were
-/// dropped.
+/// Forwards both streams of a child until they close, or shortly after its `end`. Returns the end, and whether bytes of
+/// stdout and of stderr were dropped.
 pub async fn forward_both<T>(
     child: Child,
     limit_bytes: Option<u64>,
@@ -54,8 +55,8 @@ pub async fn forward_both<T>(
     }
 }
 
-/// Reads to the end of the pipe or, once `cut` turns true, the bytes that are in the pipe at that moment: background
-/// processes may keep it open for ever. Returns whether bytes were dropped.
+/// Forwards one stream to its end or, once `cut` turns true, the bytes that are in the pipe at that moment: background
+/// processes may keep the pipe open for ever. Returns whether bytes were dropped.
 async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch::Receiver<bool>) -> bool {
     let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
     let mut truncated = false;
@@ -64,7 +65,7 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
         let mut frame = frames::begin(output.kind);
         let count = tokio::select! {
             biased;
-            // First: a background process that never pauses always has something in the pipe.
+            // Checked first: a background process that never pauses always has bytes in the pipe.
             true = is_cut(&mut cut), if last.is_none() => {
                 last = Some(output.pipe.waiting());
                 continue;
@@ -80,7 +81,7 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
         truncated |= kept < count;
         frame.truncate(HEADER_BYTES + kept);
         if kept > 0 && frames.send(frames::finish(frame)).await.is_err() {
-            // The listener has gone. A command that continues must not die of a closed pipe.
+            // The host has gone. The command may continue, so its pipe stays open and is drained.
             break;
         }
     }
@@ -92,7 +93,7 @@ async fn is_cut(cut: &mut watch::Receiver<bool>) -> bool {
     cut.wait_for(|cut| *cut).await.is_ok()
 }
 
-/// A background process that outlives its command must not die of a closed pipe.
+/// Reads and drops the rest: a background process that outlives its command must not die of a closed pipe.
 async fn drain(mut pipe: Pipe) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(4096);
     while pipe.read(&mut buffer).await? > 0 {

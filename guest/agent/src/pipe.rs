@@ -1,5 +1,5 @@
-//! The reading end of a command's pipe. While the writer writes continuously, the pipe is read by a timer: the event
-//! loop would be woken by each write, also of a few bytes, and each wake costs two switches.
+//! The reading end of a command's pipe. While the writer writes continuously, a timer polls the pipe: the event loop
+//! would be woken by each write, even of a few bytes, and each wake-up costs two context switches.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,33 +14,33 @@ use tokio::time::{Instant, sleep};
 
 use crate::sys;
 
-/// A writer with new bytes within this time counts as continuous.
-const GOES_ON_WITHIN: Duration = Duration::from_millis(5);
-/// How often in a row until it is read by the clock: the few lines and the end of a short command are not to wait.
-const GOES_ON_FOR: u32 = 3;
-const GATHERS_FOR: Duration = Duration::from_millis(1);
-/// The bytes it may write in that time before it blocks.
+/// Longest time between two reads of a writer that counts as continuous.
+const CONTINUOUS_WITHIN: Duration = Duration::from_millis(5);
+/// Continuous reads in a row before a timer polls the pipe. A short command with a few lines does not reach it.
+const CONTINUOUS_READS: u32 = 3;
+/// Interval of the timer that polls a pipe.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Capacity of the pipe: the bytes that a writer may write between two polls before it blocks.
 const PIPE_BYTES: usize = 256 * 1024;
 
 pub struct Pipe {
     fd: Rc<OwnedFd>,
-    /// Registered with the event loop, unless it is read by the clock.
+    /// Registration with the event loop; None while a timer polls the pipe.
     watch: Option<AsyncFd<Rc<OwnedFd>>>,
     read_at: Option<Instant>,
-    /// Reads in a row that came shortly after one another.
+    /// Continuous reads in a row so far.
     row: u32,
 }
 
 impl Pipe {
     pub fn new(fd: OwnedFd) -> io::Result<Pipe> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        // A smaller one is as good, only slower.
+        // An error is ignored: a smaller pipe is only slower.
         let _ = fcntl_setpipe_size(&fd, PIPE_BYTES);
         Ok(Pipe { fd: Rc::new(fd), watch: None, read_at: None, row: 0 })
     }
 
-    /// Fills the spare capacity of `into` with the bytes that are there; 0 at the end. When the future is dropped
-    /// early, nothing has been read.
+    /// Reads available bytes into the spare capacity of `into`; 0 at the end. A dropped future has read nothing.
     pub async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         loop {
             match rustix::io::read(&self.fd, spare_capacity(into)) {
@@ -55,22 +55,22 @@ impl Pipe {
         }
     }
 
-    /// Bytes that are not read yet.
+    /// Number of bytes in the pipe.
     pub fn waiting(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.fd).unwrap_or(0)
     }
 
     fn note(&mut self) {
         let now = Instant::now();
-        let goes_on = self.read_at.replace(now).is_some_and(|before| now - before < GOES_ON_WITHIN);
-        self.row = if goes_on { self.row + 1 } else { 0 };
+        let is_continuous = self.read_at.replace(now).is_some_and(|before| now - before < CONTINUOUS_WITHIN);
+        self.row = if is_continuous { self.row + 1 } else { 0 };
     }
 
     async fn wait(&mut self) -> io::Result<()> {
-        let is_recent = self.read_at.is_some_and(|at| at.elapsed() < GOES_ON_WITHIN);
-        if is_recent && self.row >= GOES_ON_FOR {
+        let is_recent = self.read_at.is_some_and(|at| at.elapsed() < CONTINUOUS_WITHIN);
+        if is_recent && self.row >= CONTINUOUS_READS {
             self.watch = None;
-            sleep(GATHERS_FOR).await;
+            sleep(POLL_INTERVAL).await;
             return Ok(());
         }
         if self.watch.is_none() {
@@ -151,10 +151,10 @@ mod tests {
                 assert_eq!(pipe.read(&mut piece).await.unwrap(), 1);
                 assert_eq!(piece, [round]);
                 if round % 5 == 4 {
-                    sleep(2 * GOES_ON_WITHIN).await;
+                    sleep(2 * CONTINUOUS_WITHIN).await;
                 }
             }
-            sleep(2 * GOES_ON_WITHIN).await;
+            sleep(2 * CONTINUOUS_WITHIN).await;
             let writing = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(50));
                 drop(writer);

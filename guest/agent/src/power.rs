@@ -1,4 +1,4 @@
-//! The machine's end.
+//! Powers the machine off.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::log;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
-/// Time for the answer to leave.
+/// Delay of the power-off, in which the answer is sent.
 const ANSWER_LEAVES: Duration = Duration::from_millis(50);
 
 pub fn power_off(machine: &Machine) -> Result<Response<Body>, Refusal> {
@@ -20,7 +20,7 @@ pub fn power_off(machine: &Machine) -> Result<Response<Body>, Refusal> {
     tokio::task::spawn_local(async {
         sleep(ANSWER_LEAVES).await;
         let _ = tokio::task::spawn_blocking(rustix::fs::sync).await;
-        // A machine type without a power switch ends by a restart: the VMM exits on a restart.
+        // The machine type has no power switch; the VMM exits on a restart.
         log::warn("power off", reboot(RebootCommand::Restart));
     });
     body::json(&json!({}))

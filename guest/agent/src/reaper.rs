@@ -1,5 +1,5 @@
-//! The only place that waits for children. PID 1 inherits every orphan, so statuses are collected for all processes
-//! and passed to the watcher of each.
+//! Collects the exit statuses of all children, and passes each to its watcher. PID 1 inherits every orphan, so nothing
+//! else in this program waits for children.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub struct Reaper {
 type Watcher = Box<dyn FnOnce(WaitStatus)>;
 
 impl Reaper {
-    /// Must follow the spawn without an await between, or the status could be collected unwatched.
+    /// Receives a child's exit code. Must follow the spawn without an await, before the status can be collected.
     pub fn watch(&self, pid: Pid) -> oneshot::Receiver<i32> {
         self.watch_as(pid, exit_code)
     }
 
-    /// As `watch`, for those to whom a signal is not an exit code.
+    /// As `watch`, but receives the wait status, where a signal is not an exit code.
     pub fn watch_status(&self, pid: Pid) -> oneshot::Receiver<WaitStatus> {
         self.watch_as(pid, |status| status)
     }
@@ -58,7 +58,7 @@ impl Reaper {
         rustix::process::wait(WaitOptions::NOHANG).ok().flatten()
     }
 
-    /// Tests run beside each other in one process: each leaves the others' children alone.
+    /// For tests, which run in parallel in one process: waits for watched children only.
     #[cfg(test)]
     fn next_ended(&self) -> Option<(Pid, WaitStatus)> {
         let ended = |pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok().flatten();
@@ -66,7 +66,7 @@ impl Reaper {
     }
 }
 
-/// Like a shell: 128 + signal for a command ended by a signal.
+/// The exit code as a shell reports it: 128 + signal for a process ended by a signal.
 fn exit_code(status: WaitStatus) -> i32 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code,

@@ -1,4 +1,4 @@
-//! Why a request is not done: a status, a code and one sentence.
+//! The error answer of a request: a status, a code and one sentence.
 
 use std::fmt::Display;
 use std::io;
@@ -12,7 +12,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// The contract's cap on a message.
+/// The contract's limit of a message, in characters.
 const MESSAGE_CHARS: usize = 1024;
 
 impl Refusal {

@@ -1,5 +1,5 @@
-//! Files at well-known paths. Root in the guest may have replaced any of them with a FIFO without a writer, a device,
-//! a link or a directory. Only regular files of modest size are used.
+//! Reads and writes files at well-known paths. Root in the guest may have replaced any of them with a FIFO without a
+//! writer, a device, a link or a directory, so only regular files of limited size are used.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Neither follows a link nor waits for the other end of a FIFO.
+/// Opens a regular file. Does not follow a link, and does not wait for the other end of a FIFO.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
@@ -17,8 +17,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// The content of a file, also behind a link; empty if there is none or it is not regular. Never waits for the other
-/// end of a FIFO.
+/// The content of a regular file, also behind a link; empty without such a file. Does not wait for a FIFO.
 pub fn text(path: impl AsRef<Path>) -> String {
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
     let regular = opened.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()));
@@ -34,8 +33,8 @@ pub fn read(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// Writes in place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and truncating first would
-/// write the file to disk at its close. Nothing is synced: this content is useless without the machine's memory.
+/// Overwrites a file in place: the boot id's file is mounted elsewhere, and watchers keep their descriptor. Not truncated
+/// first, which would write the file to disk at its close, and not synced: only the machine's memory needs the content.
 pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(text.as_bytes())?;

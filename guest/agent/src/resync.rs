@@ -1,4 +1,4 @@
-//! The few lines spoken before HTTP/2, as a parser without I/O:
+//! Parser, without I/O, of the lines that are exchanged before HTTP/2:
 //!
 //! ```text
 //! host  → HELLO <nonce>\n     repeated until answered
@@ -6,7 +6,7 @@
 //! host  → PRI * HTTP/2.0…     after which the bytes belong to HTTP/2
 //! ```
 //!
-//! Bytes that fit neither rule are the rest of an earlier connection: they are skipped, and a greeting is awaited anew.
+//! Other bytes are the rest of an earlier connection: they are skipped, and the host must greet anew.
 
 const HELLO: &[u8] = b"HELLO ";
 const NONCE_BYTES: usize = 32;
@@ -47,10 +47,7 @@ impl Resync {
                     self.answered = Some(nonce.to_vec());
                     break Step::Answer(line);
                 }
-            } else if rest.is_empty()
-                || may_become_greeting(rest)
-                || (self.answered.is_some() && PREFACE.starts_with(rest))
-            {
+            } else if may_become_greeting(rest) || (self.answered.is_some() && PREFACE.starts_with(rest)) {
                 break Step::NeedMore;
             } else {
                 at += 1;
@@ -65,7 +62,7 @@ impl Resync {
     }
 }
 
-/// True for a chunk that is nothing but greetings: a new host on a connection that still looks whole from here.
+/// True for a chunk of complete greetings only: a new host, while the connection of the one before is still open here.
 pub fn is_only_greetings(chunk: &[u8]) -> bool {
     !chunk.is_empty()
         && chunk.len() % LINE_BYTES == 0
@@ -79,10 +76,8 @@ fn greeting(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn may_become_greeting(bytes: &[u8]) -> bool {
-    if bytes.len() <= HELLO.len() {
-        return HELLO.starts_with(bytes);
-    }
-    bytes.len() < LINE_BYTES && bytes.strip_prefix(HELLO).is_some_and(|nonce| nonce.iter().all(is_nonce_byte))
+    let (word, nonce) = bytes.split_at(bytes.len().min(HELLO.len()));
+    bytes.len() < LINE_BYTES && HELLO.starts_with(word) && nonce.iter().all(is_nonce_byte)
 }
 
 fn is_nonce_byte(byte: &u8) -> bool {

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection: which request goes where.
+//! Serves one HTTP/2 connection, and dispatches its requests.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -21,11 +21,11 @@ use crate::{exec, files, freeze, health, identity, log, power, processes, termin
 
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Enough for the unread input of many terminals, so that other requests still come through.
+/// Receive window of the connection, larger than the unread input of many terminals, which must not block requests.
 const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const PROCESS: &str = "/v1/processes/";
-/// A path and a pattern of their full lengths, with every byte escaped.
+/// Limit of a request's headers: a path and a pattern of their full lengths, with every byte escaped.
 const HEADER_LIST: u32 = 64 * 1024;
 
 pub struct Agent {
@@ -40,11 +40,11 @@ impl Agent {
     }
 }
 
-/// Returns when the connection has ended, however it did. Its streams are gone then, and with them their commands.
+/// Serves a connection until it ends. Its requests are dropped then, and their commands end.
 pub async fn serve(agent: &Rc<Agent>, connection: impl AsyncRead + AsyncWrite + Unpin + 'static) {
     let service = service_fn(|request| {
         let agent = agent.clone();
-        async move { Ok::<_, Infallible>(answer(&agent, request).await) }
+        async move { Ok::<_, Infallible>(route(&agent, request).await.unwrap_or_else(Refusal::into_response)) }
     });
     let served = http2::Builder::new(LocalExecutor)
         .max_concurrent_streams(STREAMS)
@@ -56,25 +56,15 @@ pub async fn serve(agent: &Rc<Agent>, connection: impl AsyncRead + AsyncWrite + 
         .auto_date_header(false)
         .serve_connection(TokioIo::new(connection), service)
         .await;
-    // A host that went is no news, and the console is slow: every machine begins with one that went.
+    // A hang-up of the host is not logged: every start of a machine has one, and the console is slow.
     if let Some(error) = served.err().filter(|error| !is_hang_up(error)) {
         log::line(&format!("connection ended: {error}"));
     }
 }
 
 fn is_hang_up(error: &hyper::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.downcast_ref().map(io::Error::kind) == Some(io::ErrorKind::ConnectionReset) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-async fn answer(agent: &Agent, request: Request<Incoming>) -> Response<Body> {
-    route(agent, request).await.unwrap_or_else(Refusal::into_response)
+    std::iter::successors(error.source(), |&cause| cause.source())
+        .any(|cause| cause.downcast_ref().map(io::Error::kind) == Some(io::ErrorKind::ConnectionReset))
 }
 
 async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
@@ -128,7 +118,7 @@ fn unknown(method: &str, path: &str) -> Result<Response<Body>, Refusal> {
     Err(Refusal::new(StatusCode::NOT_FOUND, "not_found", message))
 }
 
-/// Everything runs on the one thread, so nothing needs to be sendable.
+/// Spawns hyper's tasks on the one serving thread, so that they need not be `Send`.
 #[derive(Clone, Copy)]
 pub struct LocalExecutor;
 

@@ -1,14 +1,15 @@
-//! The system calls no library offers safely, and the only unsafe code.
+//! System calls that no library offers as safe functions. The only unsafe code of the crate.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::rc::Rc;
 
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::Pid;
 use tokio::io::ReadBuf;
 use tokio::io::unix::AsyncFd;
@@ -18,7 +19,7 @@ const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// A command with every detail resolved. `files` are tried in turn.
+/// What a start needs, in the form that the system calls take. `files` are tried one after the other.
 pub struct Launch {
     pub files: Vec<CString>,
     pub argv: Vec<CString>,
@@ -31,26 +32,26 @@ pub struct Launch {
 
 pub struct ChildFds<'a> {
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// None reads as an empty file.
+    /// None for an empty input.
     pub stdin: Option<BorrowedFd<'a>>,
-    /// The terminal that stdin is becomes the command's own.
+    /// Makes stdin, a terminal, the command's controlling terminal.
     pub owns_terminal: bool,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
 }
 
-/// Why a child never became the command.
+/// Why a child could not run the command, with the step that failed.
 #[allow(clippy::large_enum_variant, reason = "made by a child that must not allocate")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Failure {
     Setup(Errno),
     Directory(Errno),
     Exec(Errno),
-    /// The file is there and executable, but its interpreter is not. Contains the beginning of the file.
+    /// The file is executable, but its interpreter is missing or not. Contains the beginning of the file.
     Interpreter(Errno, Head),
 }
 
-/// The first bytes of a file, as many as the kernel looks at to find an interpreter.
+/// The first bytes of a file, as many as the kernel reads to find an interpreter.
 pub type Head = [u8; 256];
 
 const REPORT_BYTES: usize = 5 + size_of::<Head>();
@@ -70,7 +71,7 @@ impl Failure {
         report
     }
 
-    /// Nothing was reported when the command took over and the pipe closed.
+    /// None for an empty report: the pipe closed because the command runs.
     pub fn parse(report: &[u8]) -> Option<Failure> {
         let (step, rest) = report.split_first()?;
         let (errno, head) = rest.split_at_checked(4)?;
@@ -84,8 +85,7 @@ impl Failure {
     }
 }
 
-/// Starts the command in its cgroup from its first instruction on; the standard library can only move it there later,
-/// which waits for every CPU.
+/// Starts a child inside its cgroup. The standard library could only move it there later, which waits for every CPU.
 pub fn spawn(launch: &Launch, fds: &ChildFds<'_>, report_end: BorrowedFd<'_>) -> io::Result<Pid> {
     let argv = pointers(&launch.argv);
     let env = pointers(&launch.env);
@@ -114,7 +114,7 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.chain([ptr::null()]).collect()
 }
 
-/// Returns only when it failed.
+/// Turns the child into the command. Returns only after a failure.
 ///
 /// SAFETY: for a child that shares nothing with its parent; must not allocate, a lock may be held forever.
 unsafe fn become_command(
@@ -147,7 +147,7 @@ unsafe fn become_command(
     }
 }
 
-/// SAFETY: as for `become_command`. Read with the user's rights, and never from a pipe without a writer.
+/// SAFETY: as for `become_command`. Reads as the user, and does not wait for the writer of a FIFO.
 unsafe fn head_of_executable(file: &CStr) -> Option<Head> {
     unsafe {
         check(libc::access(file.as_ptr(), libc::X_OK)).ok()?;
@@ -160,7 +160,7 @@ unsafe fn head_of_executable(file: &CStr) -> Option<Head> {
     }
 }
 
-/// SAFETY: as for `become_command`. The ids are set by bare system calls: the library's would look for threads.
+/// SAFETY: as for `become_command`. The ids are set by bare system calls: the library's functions signal other threads.
 unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno> {
     unsafe {
         check(libc::setsid())?;
@@ -175,20 +175,18 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
             check(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
         }
         let (uid, gid, groups) = (launch.uid, launch.gid, &launch.groups);
-        check_long(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
-        check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
-        check_long(libc::syscall(libc::SYS_setresuid, uid, uid, uid))
+        check(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+        check(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+        check(libc::syscall(libc::SYS_setresuid, uid, uid, uid)).map(drop)
     }
 }
 
-/// While still root, so that the user cannot go back to the agent's protection.
-///
-/// SAFETY: as for `become_command`.
+/// SAFETY: as for `become_command`. Called as root, so that the user cannot restore the agent's protection.
 unsafe fn allow_oom_kill() -> Result<(), Errno> {
     unsafe {
         let path = c"/proc/self/oom_score_adj";
         let fd = check(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
-        check_long(libc::write(fd, c"0".as_ptr().cast(), 1) as i64)?;
+        check(libc::write(fd, c"0".as_ptr().cast(), 1) as i64)?;
         check(libc::close(fd)).map(drop)
     }
 }
@@ -199,7 +197,7 @@ pub fn resize_ext4(file_system: &impl AsFd, blocks: u64) -> io::Result<()> {
     Ok(check(unsafe { libc::ioctl(fd, EXT4_IOC_RESIZE_FS, &blocks) }).map(drop)?)
 }
 
-/// Opened before any other process runs: root in the guest may replace the path later.
+/// The kernel's random generator. Opened before any other process runs: root in the guest may replace the path later.
 pub struct RandomDevice(std::fs::File);
 
 impl RandomDevice {
@@ -207,7 +205,7 @@ impl RandomDevice {
         Ok(RandomDevice(std::fs::File::options().write(true).open("/dev/urandom")?))
     }
 
-    /// Mixes the bytes in, credits them in full and makes the generator use them at once.
+    /// Adds the bytes to the entropy pool with their full credit, and reseeds the generator from it at once.
     pub fn add_entropy(&self, bytes: &[u8; 64]) -> io::Result<()> {
         #[repr(C)]
         struct PoolInfo {
@@ -225,19 +223,19 @@ impl RandomDevice {
     }
 }
 
-/// One heap for all threads: each of its own would stay with the process.
+/// Makes all threads use one heap: a thread's own heap is never returned to the kernel.
 pub fn keep_one_heap() {
     // SAFETY: sets a number.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Gives the heap's free pages back to the kernel, also those between pages in use.
+/// Returns free pages of the heap to the kernel, also those between pages in use.
 pub fn trim_heap() {
     // SAFETY: touches free memory alone.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Reads into the unfilled part, without zeroing it first.
+/// Reads into the unfilled part of the buffer, without zeroing it first.
 pub fn read_into(fd: impl AsFd, into: &mut ReadBuf<'_>) -> Result<usize, Errno> {
     // SAFETY: the slice is only written to.
     let space = unsafe { into.unfilled_mut() };
@@ -298,10 +296,8 @@ fn interface_ioctl(number: libc::Ioctl, request: &libc::ifreq) -> io::Result<()>
     Ok(check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) }).map(drop)?)
 }
 
-fn control_socket() -> io::Result<OwnedFd> {
-    // SAFETY: a fresh descriptor has no other owner.
-    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn control_socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
 }
 
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
@@ -311,16 +307,12 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
         sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
         sin_zero: [0; 8],
     };
-    // SAFETY: both are 16 bytes of plain data, made to stand for each other.
+    // SAFETY: both are 16 bytes of plain data with the same layout.
     unsafe { std::mem::transmute(address) }
 }
 
-fn check(result: i32) -> Result<i32, Errno> {
-    if result < 0 { Err(last_errno()) } else { Ok(result) }
-}
-
-fn check_long(result: i64) -> Result<(), Errno> {
-    if result < 0 { Err(last_errno()) } else { Ok(()) }
+fn check<T: Into<i64> + Copy>(result: T) -> Result<T, Errno> {
+    if result.into() < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
 fn last_errno() -> Errno {

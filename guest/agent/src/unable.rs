@@ -1,5 +1,4 @@
-//! Why a program does not run, in terms of the request: some requests are refused, others answer like a shell, with
-//! one line and 127 or 126.
+//! Turns a failed start of a program into a refusal, or into a shell's answer: one line and the exit code 127 or 126.
 
 use hyper::StatusCode;
 use rustix::io::Errno;
@@ -43,7 +42,7 @@ fn not_executed(errno: Errno) -> (i32, String) {
     }
 }
 
-/// A script names its interpreter in its first line, a program names its loader in a binary header.
+/// A missing interpreter: a script names it in its first line, a binary names its loader in its header.
 fn not_interpreted(errno: Errno, head: &[u8]) -> (i32, String) {
     let exit_code = if errno == Errno::ACCESS { 126 } else { 127 };
     let line = match interpreter(head) {
@@ -56,7 +55,7 @@ fn not_interpreted(errno: Errno, head: &[u8]) -> (i32, String) {
 fn interpreter(head: &[u8]) -> Option<String> {
     let line = head.strip_prefix(b"#!")?.split(|byte| matches!(byte, b'\n' | b'\0')).next()?;
     let name = line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())?;
-    // A line that ends as on Windows looks right until its end is shown.
+    // Shows the carriage return of a Windows line ending, which is then part of the interpreter's name.
     Some(String::from_utf8_lossy(name).replace('\r', "\\r"))
 }
 

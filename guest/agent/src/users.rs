@@ -1,4 +1,4 @@
-//! The user commands run as, in the image's own account files.
+//! The user that commands run as, and the image's account files.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ pub const GID: u32 = 999;
 pub const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const SUDOERS: [&str; 2] = ["/etc/sudoers.d/sandbox", "/etc/sudoers.d/90-sandbox"];
-/// Groups whose members may become root in the images people use.
+/// Groups whose members may become root in common images.
 const ROOT_GROUPS: [&str; 3] = ["sudo", "wheel", "admin"];
 
-/// An imported image may lack the user.
+/// Adds the user, the group and the home directory if the image lacks them.
 pub fn ensure_sandbox() {
     let entry = format!("{NAME}:x:{UID}:{GID}::{HOME}:/bin/bash\n");
     log::warn("add the user", append_missing(PASSWD, &entry));
@@ -41,7 +41,7 @@ fn names(line: &str, name: &str) -> bool {
     line.split(':').next() == Some(name)
 }
 
-/// The shell in the account file, if it can be run.
+/// The user's shell by the account file, or /bin/sh if that shell is missing.
 pub fn login_shell() -> String {
     let shell = shell_in(&regular_file::text(PASSWD), NAME);
     shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())
@@ -66,7 +66,7 @@ fn groups_in(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Takes away every path to root that an image gives the user.
+/// Removes the sudo rights that the image gives the user.
 pub fn drop_sudo() -> io::Result<()> {
     for path in SUDOERS {
         match fs::remove_file(path) {

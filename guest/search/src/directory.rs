@@ -1,7 +1,6 @@
-//! The names of one directory in an order, in bounded memory however many there are.
+//! Reads the names of one directory in sorted order, with bounded memory.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, statat};
@@ -9,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::pace::Pace;
 
-/// The most names that are shown of one directory.
+/// Limit of the names that are returned of one directory.
 pub const NAMES: usize = 100_000;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Names between two checks of the pace.
@@ -25,27 +24,23 @@ pub struct Name {
 }
 
 pub struct Names {
-    /// The first ones in their order.
+    /// The first names in the requested order.
     pub first: Vec<Name>,
+    /// Whether names are missing.
     pub is_cut: bool,
 }
 
-/// How a directory's names are ordered among each other.
-pub type Order = fn(&Name, &Name) -> Ordering;
+/// How the names of a directory are sorted.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Order {
+    /// By the bytes of the names.
+    Names,
+    /// As a walk visits whole paths: a directory `a` counts as `a/` and comes after `a.txt`.
+    Paths,
+}
 
-/// Files that are left out, as if they were not there.
+/// Returns true for names to leave out.
 pub type Hidden = fn(&Name) -> bool;
-
-pub fn by_bytes(a: &Name, b: &Name) -> Ordering {
-    a.bytes.cmp(&b.bytes)
-}
-
-/// The order of whole paths in a walk: the entries of `a/` come after `a.txt`.
-pub fn by_path(a: &Name, b: &Name) -> Ordering {
-    let path = |name: &Name| (name.kind == FileType::Directory).then_some(b'/');
-    let a = a.bytes.iter().copied().chain(path(a));
-    a.cmp(b.bytes.iter().copied().chain(path(b)))
-}
 
 pub fn read(
     directory: &OwnedFd,
@@ -54,15 +49,18 @@ pub fn read(
     most: usize,
     pace: &Pace,
 ) -> Result<Names, Errno> {
-    let mut heap = BinaryHeap::new();
+    let mut sorted = BTreeMap::new();
     let mut is_cut = false;
     let mut seen = 0_usize;
-    each(directory, |name| {
+    each(directory, |mut name| {
         if !is_hidden(&name) {
-            heap.push(Ordered { name, order });
+            if order == Order::Paths && name.kind == FileType::Directory {
+                name.bytes.push(b'/');
+            }
+            sorted.insert(name.bytes, name.kind);
         }
-        if heap.len() > most {
-            heap.pop();
+        if sorted.len() > most {
+            sorted.pop_last();
             is_cut = true;
         }
         seen += 1;
@@ -70,11 +68,16 @@ pub fn read(
         is_cut |= is_over;
         !is_over
     })?;
-    let first = heap.into_sorted_vec().into_iter().map(|ordered| ordered.name).collect();
-    Ok(Names { first, is_cut })
+    let name = |(mut bytes, kind): (Vec<u8>, FileType)| {
+        if bytes.last() == Some(&b'/') {
+            bytes.pop();
+        }
+        Name { bytes, kind }
+    };
+    Ok(Names { first: sorted.into_iter().map(name).collect(), is_cut })
 }
 
-/// In no order, until `take` has enough.
+/// Calls `take` for each name, in no particular order, until it returns false.
 pub fn each(directory: &OwnedFd, mut take: impl FnMut(Name) -> bool) -> Result<(), Errno> {
     let mut buffer = Vec::with_capacity(BUFFER_BYTES);
     let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
@@ -98,29 +101,4 @@ pub fn each(directory: &OwnedFd, mut take: impl FnMut(Name) -> bool) -> Result<(
 fn kind_of(directory: &OwnedFd, name: &[u8]) -> FileType {
     let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
-}
-
-struct Ordered {
-    name: Name,
-    order: Order,
-}
-
-impl PartialEq for Ordered {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ordered {}
-
-impl Ord for Ordered {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.order)(&self.name, &other.name)
-    }
-}
-
-impl PartialOrd for Ordered {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }

@@ -1,7 +1,7 @@
-//! A glob over the names below a directory: names with wildcards, and `**` for any number of directories; at the end `**`
-//! is everything below. Matched name by name, so that directories where nothing can match are not entered.
+//! Globs for paths below a directory: names with wildcards, and `**` for any number of directories or, at the end, for
+//! everything below. Paths are matched name by name, so that directories where nothing can match are not entered.
 
-use crate::bad_pattern::BadPattern;
+use crate::BadPattern;
 use crate::wildcard::Wildcard;
 
 const PATTERN_BYTES: usize = 4096;
@@ -13,7 +13,7 @@ enum Segment {
     AnyDepth,
 }
 
-/// The segments that the next name may match, ascending.
+/// Indices of the segments that the next name of a path may match, ascending.
 pub type Positions = Vec<usize>;
 
 impl Glob {
@@ -39,16 +39,20 @@ impl Glob {
         Ok(Glob(segments))
     }
 
-    /// The names it begins with that stand for nothing but themselves.
+    /// The leading names of the glob that have no wildcards.
     pub fn literal_start(&self) -> Vec<Vec<u8>> {
-        self.0.iter().map_while(Segment::literal).collect()
+        let literal = |segment: &Segment| match segment {
+            Segment::Name(wildcard) => wildcard.literal(),
+            Segment::AnyDepth => None,
+        };
+        self.0.iter().map_while(literal).collect()
     }
 
     pub fn positions_after(&self, literals: usize) -> Positions {
         self.with_skipped(vec![literals])
     }
 
-    /// Whether this segment stands for the file itself.
+    /// Whether this segment is the last, which stands for the file itself.
     pub fn ends_with(&self, segment: usize) -> bool {
         segment + 1 == self.0.len()
     }
@@ -77,7 +81,7 @@ impl Glob {
         })
     }
 
-    /// `**` may stand for no directory at all, unless it is the end.
+    /// Adds the segment after each `**` that may stand for no directory, which is any but the last.
     fn with_skipped(&self, positions: Positions) -> Positions {
         let mut all = Vec::with_capacity(positions.len() + 1);
         for position in positions {
@@ -89,15 +93,6 @@ impl Glob {
         all.sort_unstable();
         all.dedup();
         all
-    }
-}
-
-impl Segment {
-    fn literal(&self) -> Option<Vec<u8>> {
-        match self {
-            Segment::Name(wildcard) => wildcard.literal(),
-            Segment::AnyDepth => None,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The lines of one file that match, with those around them, in memory that does not grow with the file or its lines.
+//! Finds the matching lines of one file, with lines of context. Memory does not grow with the file or its lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -7,9 +7,10 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::pattern::Search;
 
-/// Limit of a line in an answer.
+/// Limit of a line in an answer; the rest is cut.
 const SHOWN_BYTES: usize = 4096;
-const LOOKED_AT_FOR_NUL: usize = 8 * 1024;
+/// Bytes at the beginning of a file that are searched for a NUL.
+const SEARCHED_FOR_NUL: usize = 8 * 1024;
 
 #[derive(Debug, PartialEq)]
 pub struct Match {
@@ -21,20 +22,22 @@ pub struct Match {
 
 #[derive(Debug, PartialEq)]
 pub enum Ended {
-    /// A NUL near the beginning: no text.
+    /// The file has a NUL near its beginning, so it is not text and was not searched.
     Binary,
     /// The whole file was searched; some line may have been longer than the window.
     Whole { has_cut_line: bool },
-    /// The receiver wants no more matches.
+    /// `take` returned false.
     Stopped,
 }
 
 pub struct Lines<'a, 'b> {
     search: &'a mut Search<'b>,
     context: usize,
+    /// Number of the line that was read last.
     number: u64,
+    /// The last lines, as context of a match that may come.
     before: VecDeque<String>,
-    /// Matches that wait for lines after them, oldest first.
+    /// Matches whose context after them is incomplete, oldest first.
     waiting: VecDeque<Match>,
     take: &'a mut dyn FnMut(Match) -> bool,
     is_stopped: bool,
@@ -42,7 +45,7 @@ pub struct Lines<'a, 'b> {
 }
 
 impl<'a, 'b> Lines<'a, 'b> {
-    /// Matches come in the order of their lines; `take` returns whether it wants more.
+    /// `take` gets the matches in the order of their lines, and returns whether it wants more.
     pub fn new(search: &'a mut Search<'b>, context: usize, take: &'a mut dyn FnMut(Match) -> bool) -> Self {
         Lines {
             search,
@@ -56,11 +59,11 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// The window is also how much of one line is looked at. A reader that fails ends the file before the line it was at.
+    /// Searches a file. The window is the limit of a line. A failed read ends the file before the incomplete line.
     pub fn run(mut self, file: impl Read, window: &mut [u8]) -> Ended {
         let mut source = Source { file, is_broken: false };
         let mut filled = source.fill(window, 0);
-        if memchr(0, &window[..filled.min(LOOKED_AT_FOR_NUL)]).is_some() {
+        if memchr(0, &window[..filled.min(SEARCHED_FOR_NUL)]).is_some() {
             return Ended::Binary;
         }
         while filled > 0 && !self.is_stopped {
@@ -88,7 +91,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// Whole lines, each with its ending. The engine jumps to the next that may match.
+    /// Handles complete lines, each with its newline. The engine finds the next line that may match.
     fn lines(&mut self, lines: &[u8]) {
         let mut at = 0;
         while at < lines.len() && !self.is_stopped {
@@ -104,7 +107,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// Lines that do not match.
+    /// Counts lines that do not match, and shows them as context.
     fn pass(&mut self, lines: &[u8]) {
         if self.context == 0 {
             self.number += memchr_iter(b'\n', lines).count() as u64;
@@ -116,7 +119,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// One line without its newline. A line that was found among others still has to match without its carriage return.
+    /// Handles one line without its newline. A line found by `first` still has to match without its carriage return.
     fn line(&mut self, line: &[u8], is_found: bool) {
         self.number += 1;
         let text = line.strip_suffix(b"\r").unwrap_or(line);
@@ -132,7 +135,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// To the matches before it, and to those that may come.
+    /// Adds a line to the context of the matches before it, and of a match that may come. None without context.
     fn show(&mut self, line: &[u8]) -> Option<String> {
         if self.context == 0 {
             return None;
@@ -170,7 +173,7 @@ struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    /// Until the window is full or the file ends.
+    /// Reads behind the `filled` bytes until the window is full or the file ends.
     fn fill(&mut self, window: &mut [u8], mut filled: usize) -> usize {
         while filled < window.len() && !self.is_broken {
             match self.file.read(&mut window[filled..]) {
@@ -183,7 +186,7 @@ impl<R: Read> Source<R> {
         filled
     }
 
-    /// Skips to behind the next newline; the bytes read past it are then at the window's front.
+    /// Skips the rest of a line. Returns the number of bytes read behind it, which are at the window's front.
     fn skip_line(&mut self, window: &mut [u8]) -> usize {
         loop {
             let filled = self.fill(window, 0);
@@ -199,9 +202,9 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The part of a line that an answer shows.
+/// The part of a line that an answer shows, cut between two characters.
 fn text_of(line: &[u8]) -> String {
-    // A character that begins within the limit is read completely, so a cut never makes half of one.
+    // 3 more bytes complete a character that begins within the limit.
     let head = &line[..line.len().min(SHOWN_BYTES + 3)];
     let mut text = String::from_utf8_lossy(head).into_owned();
     while text.len() > SHOWN_BYTES {

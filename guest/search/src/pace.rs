@@ -1,16 +1,15 @@
-//! When long work ends early: at its time limit, or when the caller no longer waits.
+//! Ends long work early: at its time limit, or when its caller has gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-#[derive(Clone)]
 pub struct Pace {
     gone: Arc<AtomicBool>,
     until: Instant,
 }
 
-/// The caller. Dropped with its request.
+/// Held by the caller's request. Dropped with it, it marks the caller as gone.
 pub struct Waiting(Arc<AtomicBool>);
 
 impl Pace {

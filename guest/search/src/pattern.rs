@@ -1,22 +1,24 @@
-//! A compiled pattern of grep. The engine takes linear time, whatever the pattern. The window is bounded by the
-//! pattern's size, so that no single search takes long.
+//! Compiles a pattern for grep. The engine's time is linear in the text, for any pattern. A larger pattern gets a smaller
+//! window of text, so that no single search takes long.
 
 use regex_automata::meta::{Cache, Config, Regex};
 use regex_automata::nfa::thompson::{Compiler, Config as NfaConfig, WhichCaptures};
 use regex_automata::{Input, MatchKind};
 use regex_syntax::ParserBuilder;
 
-use crate::bad_pattern::BadPattern;
+use crate::BadPattern;
 use crate::re2;
 
 const PATTERN_BYTES: usize = 8 * 1024;
+/// Limit of the compiled pattern.
 const NFA_BYTES: usize = 2 * 1024 * 1024;
+/// Limit of the states that the engine caches while it searches.
 const DFA_BYTES: usize = 2 * 1024 * 1024;
-/// The stack of a thread that compiles patterns. Only the part that is used costs memory.
+/// Stack size of a thread that compiles patterns. Only the used part takes memory.
 pub const STACK_BYTES: usize = 2 * 1024 * 1024;
-/// A group counts up to four times. The engine's compiler recurses this deep.
+/// Limit of nesting, because the engine's compiler is recursive. A group may count up to four times.
 const NESTING: u32 = 250;
-/// States times bytes of one look at most.
+/// Limit of the states of a pattern times the bytes of its window.
 const STEPS: usize = 1 << 26;
 const WINDOW_BYTES: std::ops::RangeInclusive<usize> = 16 * 1024..=1024 * 1024;
 
@@ -50,7 +52,7 @@ impl Pattern {
             .utf8(false)
             .which_captures(WhichCaptures::Implicit)
             .nfa_size_limit(Some(NFA_BYTES));
-        let nfa = Compiler::new().configure(nfa.utf8(false)).build_from_hir(&hir).map_err(too_large)?;
+        let nfa = Compiler::new().configure(nfa).build_from_hir(&hir).map_err(too_large)?;
         let states = nfa.states().len().max(1);
         drop(nfa);
         let config = Config::new()
@@ -64,7 +66,7 @@ impl Pattern {
         Ok(Pattern { regex, window_bytes })
     }
 
-    /// How much of a file is looked at in one go, and of a line at all.
+    /// Bytes that one search looks at. A longer line is cut to them.
     pub fn window_bytes(&self) -> usize {
         self.window_bytes
     }
@@ -75,8 +77,7 @@ impl Pattern {
 }
 
 impl Search<'_> {
-    /// A position in the first line, from `start` on, that may match. A line that ends with a carriage return still
-    /// has to be checked alone.
+    /// A position in the next line that may match. A line with a carriage return still has to be matched alone.
     pub fn first(&mut self, lines: &[u8], start: usize) -> Option<usize> {
         let input = Input::new(lines).range(start..).earliest(true);
         self.regex.search_half_with(&mut self.cache, &input).map(|found| found.offset())
@@ -91,7 +92,7 @@ fn too_large(error: impl std::fmt::Display) -> BadPattern {
     BadPattern::new(format!("larger than this machine compiles: {error}"))
 }
 
-/// The engine's positions belong to the translated pattern, so only its text is used.
+/// The text of an error without its position, which belongs to the translated pattern.
 fn plain(error: &regex_syntax::Error) -> String {
     match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),

@@ -1,16 +1,17 @@
-//! Translates RE2 syntax for the engine, for one line without its ending. Syntax that the engine reads differently is
-//! rewritten; syntax that RE2 does not have is refused by name. Only whether a line matches matters, so captures,
-//! greed and the flags `m`, `s` and `U` have no effect.
+//! Translates RE2 syntax to the engine's, for matching one line without its ending. Syntax that means something else to
+//! the engine is rewritten; syntax that RE2 lacks is refused by name. Captures, greediness and the flags `m`, `s` and `U`
+//! are ignored: they do not change whether a line matches.
 
 use std::collections::HashSet;
 
 use crate::re2_class;
 
-/// RE2's own limit of a repetition.
+/// Limit of a repetition's counts, as in RE2.
 const REPEATS: u32 = 1000;
+/// A class that matches no character.
 const NOTHING: &str = r"[^\x00-\x{10FFFF}]";
 const LINE_START: &str = "(?m:^)";
-/// Also before the ending that lines have on Windows.
+/// The end of a line, also before a carriage return.
 const LINE_END: &str = r"(?:\r?(?m:$))";
 
 pub fn translate(pattern: &str) -> Result<String, String> {
@@ -30,7 +31,7 @@ pub fn translate(pattern: &str) -> Result<String, String> {
     Ok(translation.out)
 }
 
-/// The element before a repetition.
+/// What stands before the present position, for a repetition that may follow.
 #[derive(PartialEq)]
 enum Before {
     Nothing,
@@ -42,6 +43,7 @@ struct Translation<'a> {
     rest: &'a str,
     out: String,
     before: Before,
+    /// Number of open groups.
     groups: usize,
     group_names: HashSet<&'a str>,
 }
@@ -54,15 +56,11 @@ impl<'a> Translation<'a> {
     }
 
     fn skip(&mut self, text: &str) -> bool {
-        let rest = self.rest.strip_prefix(text);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
+        re2_class::skip(&mut self.rest, text)
     }
 
     fn until(&mut self, end: &str) -> Option<&'a str> {
-        let (text, rest) = self.rest.split_once(end)?;
-        self.rest = rest;
-        Some(text)
+        re2_class::take(&mut self.rest, |rest| rest.split_once(end))
     }
 
     fn atom(&mut self, text: &str) {
@@ -72,7 +70,7 @@ impl<'a> Translation<'a> {
 
     fn literal(&mut self, c: char) {
         match c {
-            // No line contains it.
+            // No line contains a newline.
             '\n' => self.atom(NOTHING),
             c if c.is_ascii() && !c.is_ascii_alphanumeric() => self.atom(&format!("\\x{{{:x}}}", c as u32)),
             c => self.atom(c.encode_utf8(&mut [0; 4])),
@@ -120,7 +118,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// A brace that begins no count stands for itself.
+    /// The counts after a `{`; None if it begins no counts and stands for itself.
     fn counts(&mut self) -> Result<Option<String>, String> {
         let Some((inner, rest)) = self.rest.split_once('}') else {
             return Ok(None);
@@ -183,7 +181,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Only the flag `i` changes whether a line matches.
+    /// Translates flags, with or without a group. Only `i` has an effect.
     fn flags(&mut self) -> Result<(), String> {
         let (mut on, mut off) = ("", "");
         let (mut is_negated, mut is_dangling) = (false, false);

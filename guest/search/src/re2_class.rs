@@ -1,12 +1,12 @@
-//! The parts of RE2's syntax that stand for characters: classes in brackets, named classes, and escapes.
+//! Translates the parts of RE2's syntax that stand for characters: bracketed classes, named classes, and escapes.
 
 const POSIX: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
 
-/// After the `[`. The engine's own syntax knows sets within sets and set operators, RE2's does not: every character is
-/// written by its number. A `]` that comes first is one of them.
+/// Translates a bracketed class, from behind its `[`. A `]` that comes first is one of its characters. Characters are
+/// written as numbers, because the engine's syntax has nested sets and set operators, which RE2's has not.
 pub fn translate(rest: &mut &str) -> Result<String, String> {
     let negation = if skip(rest, "^") { "^" } else { "" };
     let mut items = String::new();
@@ -18,8 +18,7 @@ pub fn translate(rest: &mut &str) -> Result<String, String> {
             items.push_str(&class);
             continue;
         }
-        if let Some(after) = rest.strip_prefix('\\') {
-            let mut after = after;
+        if let Some(mut after) = rest.strip_prefix('\\') {
             if let Some(class) = named(&mut after)? {
                 items.push_str(&class);
                 *rest = after;
@@ -48,7 +47,7 @@ fn posix(rest: &mut &str) -> Result<Option<String>, String> {
     Ok(Some(format!("[[:{inner}:]]")))
 }
 
-/// After a backslash: Perl's classes, which are ASCII in RE2, and those of Unicode.
+/// The class after a backslash, if it is one: Perl's classes, which are ASCII in RE2, and Unicode classes.
 pub fn named(rest: &mut &str) -> Result<Option<String>, String> {
     let class = match rest.chars().next() {
         Some('d') => "[0-9]",
@@ -68,14 +67,10 @@ fn property(rest: &mut &str) -> Result<String, String> {
     let is_upper = rest.starts_with('P');
     *rest = &rest[1..];
     let name = if skip(rest, "{") {
-        let (name, after) = rest.split_once('}').ok_or("Unicode class \\p{ without }")?;
-        *rest = after;
-        name
+        take(rest, |rest| rest.split_once('}')).ok_or("Unicode class \\p{ without }")?
     } else {
-        let end = rest.chars().next().ok_or("Unicode class \\p without a name")?.len_utf8();
-        let (name, after) = rest.split_at(end);
-        *rest = after;
-        name
+        let bytes = rest.chars().next().map_or(1, char::len_utf8);
+        take(rest, |rest| rest.split_at_checked(bytes)).ok_or("Unicode class \\p without a name")?
     };
     let positive = name.strip_prefix('^').unwrap_or(name);
     if positive.is_empty() || !positive.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') {
@@ -91,7 +86,7 @@ fn character(rest: &mut &str) -> Result<char, String> {
     if c == '\\' { escaped(rest) } else { Ok(c) }
 }
 
-/// After a backslash that begins no class.
+/// The character of an escape, from behind its backslash.
 pub fn escaped(rest: &mut &str) -> Result<char, String> {
     let c = rest.chars().next().ok_or("\\ at the end")?;
     let after = &rest[c.len_utf8()..];
@@ -101,7 +96,7 @@ pub fn escaped(rest: &mut &str) -> Result<char, String> {
             return hexadecimal(rest);
         }
         '0' => return octal(rest),
-        // As in RE2: with a second octal digit it is a number, else it would be a backreference.
+        // As in RE2: an octal number with a second octal digit, otherwise a backreference.
         '1'..='7' if after.starts_with(|c| matches!(c, '0'..='7')) => return octal(rest),
         _ => {}
     }
@@ -121,22 +116,16 @@ pub fn escaped(rest: &mut &str) -> Result<char, String> {
 
 fn octal(rest: &mut &str) -> Result<char, String> {
     let digits = rest.bytes().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
-    let (digits, after) = rest.split_at(digits);
-    *rest = after;
-    code_point(digits, 8)
+    code_point(take(rest, |rest| rest.split_at_checked(digits)).unwrap_or_default(), 8)
 }
 
 fn hexadecimal(rest: &mut &str) -> Result<char, String> {
     let wrong = "escape \\x; expected two hexadecimal digits, or some in braces";
-    let digits = if skip(rest, "{") {
-        let (digits, after) = rest.split_once('}').ok_or(wrong)?;
-        *rest = after;
-        digits
-    } else {
-        let (digits, after) = rest.split_at_checked(2).ok_or(wrong)?;
-        *rest = after;
-        digits
+    let digits = match skip(rest, "{") {
+        true => take(rest, |rest| rest.split_once('}')),
+        false => take(rest, |rest| rest.split_at_checked(2)),
     };
+    let digits = digits.ok_or(wrong)?;
     let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { code_point(digits, 16) } else { Err(wrong.into()) }
 }
@@ -146,8 +135,19 @@ fn code_point(digits: &str, radix: u32) -> Result<char, String> {
     number.and_then(char::from_u32).ok_or_else(|| format!("character number {digits} that does not exist"))
 }
 
-fn skip(rest: &mut &str, text: &str) -> bool {
+/// Skips `text` if the rest begins with it, and returns whether it did.
+pub fn skip(rest: &mut &str, text: &str) -> bool {
     let after = rest.strip_prefix(text);
     *rest = after.unwrap_or(rest);
     after.is_some()
+}
+
+/// Splits the rest, and takes the first part from it.
+pub fn take<'a>(
+    rest: &mut &'a str,
+    split: impl FnOnce(&'a str) -> Option<(&'a str, &'a str)>,
+) -> Option<&'a str> {
+    let (text, after) = split(rest)?;
+    *rest = after;
+    Some(text)
 }

@@ -1,5 +1,5 @@
-//! Every name below a directory, in the byte order of the whole paths. Each directory is opened beneath the one above it;
-//! links are never followed, so there are no loops. Directories that the user may not read are passed over.
+//! Visits every name below a directory, in the byte order of the whole paths. Each directory is opened beneath its parent;
+//! links are not followed, so there are no loops. Directories that the user may not read are skipped.
 
 use std::os::fd::OwnedFd;
 use std::vec::IntoIter;
@@ -7,10 +7,10 @@ use std::vec::IntoIter;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use crate::directory::{self, Hidden, Name, READ_DIRECTORY, by_path};
+use crate::directory::{self, Hidden, Name, Order, READ_DIRECTORY};
 use crate::pace::Pace;
 
-/// The longest path that a request can name.
+/// Limit of a path, prefix included: the longest path that a request can name.
 pub const PATH_BYTES: usize = 4096;
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -21,7 +21,7 @@ pub enum Next {
 }
 
 pub struct Found<'a> {
-    /// Below the directory where the walk began.
+    /// The path below the directory where the walk began.
     pub path: &'a [u8],
     pub name: &'a [u8],
     pub kind: FileType,
@@ -29,21 +29,22 @@ pub struct Found<'a> {
 }
 
 pub trait Visitor {
-    /// Whether to walk into it. `leave` follows only when this returned true.
+    /// Whether to walk a directory. `leave` is called after each directory that is walked.
     fn enter(&mut self, name: &[u8]) -> bool;
     fn leave(&mut self);
-    /// Anything but a directory.
+    /// Called for each name that is not a directory.
     fn visit(&mut self, found: &Found) -> Next;
 }
 
 struct Level {
     directory: OwnedFd,
     names: IntoIter<Name>,
+    /// Length of the directory's path.
     path_bytes: usize,
 }
 
-/// Returns whether something was left out: too many names, too long paths, too little time. Paths longer than a
-/// request can name, with their prefix, are of no use; this also bounds how many directories are open.
+/// Walks the directory `root`, whose own path has `front` bytes. Returns whether names were left out: too many, too long
+/// paths, or too little time. The limit of paths also limits how many directories are open.
 pub fn walk(
     root: OwnedFd,
     front: usize,
@@ -95,7 +96,7 @@ fn level(
     left_out: &mut bool,
     pace: &Pace,
 ) -> Result<Level, Errno> {
-    let names = directory::read(&directory, by_path, is_hidden, directory::NAMES, pace)?;
+    let names = directory::read(&directory, Order::Paths, is_hidden, directory::NAMES, pace)?;
     *left_out |= names.is_cut;
     Ok(Level { directory, names: names.first.into_iter(), path_bytes })
 }

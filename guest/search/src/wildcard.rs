@@ -1,8 +1,8 @@
-//! One name of a glob: `*`, `?` and `[...]`, and `\` before a literal character. Characters are those of the name's
-//! text; a byte that is not UTF-8 counts as a character that no pattern names. `globset` does not fit: its `?` and
-//! classes match bytes, `{a,b}` is an alternation, and it rejects `[\]]`.
+//! Matches one name of a path with `*`, `?` and `[...]`, and `\` before a literal character. Characters are Unicode; a byte
+//! that is not UTF-8 counts as one character that no pattern can name. The crate `globset` does not fit: its `?` and classes
+//! match bytes, `{a,b}` is an alternation, and it rejects `[\]]`.
 
-use crate::bad_pattern::BadPattern;
+use crate::BadPattern;
 
 #[derive(Debug, PartialEq)]
 pub struct Wildcard(Vec<Token>);
@@ -28,12 +28,12 @@ impl Wildcard {
                 c => Token::One(c),
             });
         }
-        // Two in a row match the same as one, and cost more.
+        // Two `*` in a row match the same as one, and cost more.
         tokens.dedup_by(|a, b| *a == Token::AnyMany && *b == Token::AnyMany);
         Ok(Wildcard(tokens))
     }
 
-    /// The only name that matches, if there is just one.
+    /// The only name that matches, for a pattern without wildcards.
     pub fn literal(&self) -> Option<Vec<u8>> {
         let one = |token: &Token| match token {
             Token::One(c) => Some(*c),
@@ -42,7 +42,7 @@ impl Wildcard {
         Some(self.0.iter().map(one).collect::<Option<String>>()?.into_bytes())
     }
 
-    /// Going back to the last `*` alone is enough, which makes the time a product of the two lengths at most.
+    /// Backtracks to the last `*` only, which is enough: the time is at most the product of both lengths.
     pub fn matches(&self, name: &[u8]) -> bool {
         let name: Vec<char> = String::from_utf8_lossy(name).chars().collect();
         let (mut at, mut token) = (0, 0);
@@ -82,7 +82,7 @@ impl Token {
     }
 }
 
-/// After its `[`. A `]` that comes first is one of the characters.
+/// Parses a class, from behind its `[`. A `]` that comes first is one of its characters.
 fn class(rest: &mut std::str::Chars) -> Result<Token, BadPattern> {
     let is_negated = rest.as_str().starts_with(['!', '^']);
     if is_negated {

@@ -1,12 +1,12 @@
-//! Why a connection ends, as reported to the client.
+//! The error that ends a connection.
 
 #[derive(Debug)]
 pub struct Broken {
-    /// None when the client has gone.
+    /// The reason and words for the client; None when the client has gone.
     pub report: Option<(Reason, String)>,
 }
 
-/// RFC 4253, 11.1.
+/// Reasons of a disconnect (RFC 4253, 11.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     ProtocolError = 2,
@@ -33,7 +33,7 @@ impl Broken {
     }
 }
 
-/// An error of the system without the number that the standard library adds.
+/// The text of a system error without the number that the standard library adds.
 pub fn words_of(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()

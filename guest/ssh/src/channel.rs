@@ -1,5 +1,5 @@
-//! One channel: two streams with windows. The client's bytes wait here until the program takes them, and only then
-//! the client may send more. A program that does not read costs one window and blocks nothing else.
+//! One channel: two streams, each limited by a window. The client's bytes are buffered here, and its window is reopened
+//! only when the program has taken them. So a program that does not read costs one window and blocks no other channel.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,12 +15,12 @@ use crate::wire::Message;
 
 pub const WINDOW_BYTES: u32 = 256 * 1024;
 pub const PACKET_BYTES: u32 = PIECE_BYTES as u32;
-/// The only kind of data beside the usual.
+/// Kind of extended data: the standard error output, the only kind there is.
 pub const STDERR: u32 = 1;
-/// An emptied buffer larger than this is given back.
+/// Largest capacity that an emptied buffer keeps.
 const KEPT_BYTES: usize = 4096;
 
-/// The client's answer to a channel that the guest asked for.
+/// Whether the channel is open. A channel that this side asks for is `Asked` until the client answers.
 #[derive(Clone, Copy, PartialEq)]
 enum Opening {
     Asked,
@@ -31,26 +31,30 @@ enum Opening {
 pub struct Channel {
     link: Rc<Link>,
     id: u32,
+    /// The client's number of the channel.
     peer: Cell<u32>,
     opening: Cell<Opening>,
-    /// The bytes that the client takes.
+    /// Bytes that may still be sent to the client.
     peer_window: Cell<u32>,
+    /// Limit of the bytes in one packet to the client.
     peer_packet: Cell<u32>,
-    /// The bytes that the client may still send, and those of which it has no WINDOW_ADJUST yet.
+    /// Bytes that the client may still send.
     window: Cell<u32>,
+    /// Bytes that the program has taken since the last WINDOW_ADJUST.
     taken: Cell<u32>,
     input: RefCell<BytesMut>,
     has_input_ended: Cell<bool>,
-    /// The client's own reader of the usual output has gone.
+    /// Whether the client has reported that the reader of its standard output has gone.
     is_unread: Cell<bool>,
-    /// The client has closed it or gone.
+    /// Whether the client has closed the channel or gone.
     is_gone: Cell<bool>,
     has_sent_eof: Cell<bool>,
     has_sent_close: Cell<bool>,
+    /// Notified by every message of the client.
     changed: Notify,
 }
 
-/// The client's side of a channel.
+/// The client's number, window and packet size of a channel.
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub id: u32,
@@ -94,7 +98,7 @@ impl Channel {
     pub fn confirm(&self, peer: Peer) {
         self.peer.set(peer.id);
         self.peer_window.set(peer.window);
-        // A client that takes packets of no length would be tried for ever.
+        // With a packet size of 0 sending would loop for ever.
         self.peer_packet.set(peer.packet.max(1));
         self.finish_opening(Opening::Open);
     }
@@ -112,23 +116,23 @@ impl Channel {
         self.opening.get() == Opening::Asked
     }
 
-    /// Whether the client took the channel it was asked for.
+    /// Waits for the client's answer. Returns whether the channel is open.
     pub async fn opened(&self) -> bool {
         self.until(|| (!self.is_asked() || self.is_gone.get()).then_some(())).await;
         self.opening.get() == Opening::Open && !self.is_gone.get()
     }
 
-    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    async fn until<T>(&self, check: impl Fn() -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
-            if let Some(seen) = look() {
-                return seen;
+            if let Some(found) = check() {
+                return found;
             }
             changed.await;
         }
     }
 
-    // Messages of the client.
+    // Called for messages of the client.
 
     pub fn receive(&self, data: &[u8]) -> Result<(), Broken> {
         let window = u32::try_from(data.len()).ok().and_then(|count| self.window.get().checked_sub(count));
@@ -156,13 +160,13 @@ impl Channel {
         self.changed.notify_waiters();
     }
 
-    /// The client closes the channel, or goes.
+    /// Marks the channel as closed by the client, or the client as gone.
     pub fn leave(&self) {
         self.is_gone.set(true);
         self.receive_eof();
     }
 
-    // Calls of the program.
+    // Called for the program.
 
     pub async fn gone(&self) {
         self.until(|| self.is_gone.get().then_some(())).await
@@ -172,14 +176,14 @@ impl Channel {
         self.until(|| self.is_unread.get().then_some(())).await
     }
 
-    /// False at the end of the input. Bytes that have arrived are still there when the client has gone.
+    /// Waits for input; false at its end. Bytes that arrived before the client went can still be taken.
     pub async fn has_input(&self) -> bool {
-        let look = || match (self.input.borrow().is_empty(), self.has_input_ended.get()) {
+        let check = || match (self.input.borrow().is_empty(), self.has_input_ended.get()) {
             (false, _) => Some(true),
             (true, true) => Some(false),
             (true, false) => None,
         };
-        self.until(look).await
+        self.until(check).await
     }
 
     /// Offers the bytes that have arrived; `put` returns how many of them it took.
@@ -195,7 +199,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Reopens the window, in large steps.
+    /// Reopens the window once half of it was taken.
     fn credit(&self, count: u32) {
         let taken = self.taken.get() + count;
         if taken < WINDOW_BYTES / 2 || self.has_input_ended.get() {
@@ -206,12 +210,12 @@ impl Channel {
         self.send(Message::new(CHANNEL_WINDOW_ADJUST).u32(self.peer.get()).u32(taken));
     }
 
-    /// Returns when something may be sent: false when nothing more may.
+    /// Waits until data may be sent; false when no more data may be sent at all.
     pub async fn has_space(&self) -> bool {
         loop {
-            let look = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
-            self.until(look).await;
-            // A link that is over never empties: waiting for it would loop and block the whole agent.
+            let check = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
+            self.until(check).await;
+            // A link that has ended never empties: waiting for space would be a busy loop that blocks the agent.
             if self.is_gone.get() || self.has_sent_eof.get() || self.link.is_over() {
                 return false;
             }
@@ -225,7 +229,7 @@ impl Channel {
         }
     }
 
-    /// Sends a piece that `fill` provides, no larger than the client takes. `fill` is not called without space.
+    /// Sends the bytes that `fill` puts into a buffer of the allowed size. Without space `fill` is not called.
     pub fn send_piece(
         &self,
         kind: Option<u32>,
@@ -260,7 +264,7 @@ impl Channel {
         self.send(message.bytes(details.as_ref()));
     }
 
-    /// The answer to a request.
+    /// Answers a request of the client.
     pub fn answer(&self, is_done: bool) {
         let kind = if is_done { CHANNEL_SUCCESS } else { CHANNEL_FAILURE };
         self.send(Message::new(kind).u32(self.peer.get()));
@@ -282,7 +286,7 @@ impl Channel {
         }
     }
 
-    /// The channel ends once both sides have sent this.
+    /// Sends the CLOSE of this side. The channel ends once both sides have sent one.
     pub fn close(&self) {
         if self.has_sent_close.get() || self.opening.get() != Opening::Open {
             return;

@@ -1,4 +1,4 @@
-//! Packets, sealed and opened (RFC 4253, 6). Only ciphers that also authenticate are offered.
+//! Encrypts and decrypts packets (RFC 4253, 6). All ciphers also authenticate.
 
 use bytes::{Buf, Bytes, BytesMut};
 use ring::aead::chacha20_poly1305_openssh as chacha;
@@ -9,7 +9,7 @@ use crate::broken::Broken;
 pub const NAMES: [&str; 3] =
     ["chacha20-poly1305@openssh.com", "aes256-gcm@openssh.com", "aes128-gcm@openssh.com"];
 
-/// The largest packet taken. Data comes in smaller ones, but a command may be as long as the kernel lets it.
+/// Limit of a received packet. Data packets are smaller, but a command may be as long as the kernel allows.
 const PACKET_BYTES: usize = 256 * 1024;
 const LENGTH_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
@@ -55,7 +55,7 @@ impl Gcm {
         Gcm { key: LessSafeKey::new(key), nonce }
     }
 
-    /// The last eight bytes count the packets (RFC 5647, 7.1).
+    /// The nonce of the next packet: its last eight bytes count the packets (RFC 5647, 7.1).
     fn next_nonce(&mut self) -> Nonce {
         let nonce = Nonce::assume_unique_for_key(self.nonce);
         let count = u64::from_be_bytes(self.nonce[4..].try_into().expect("eight bytes"));
@@ -64,7 +64,7 @@ impl Gcm {
     }
 }
 
-/// Counts packets. A number that came twice under one key would betray it; clients exchange keys long before.
+/// Sequence numbers of packets. A number must not be used twice with one key; clients exchange keys long before.
 #[derive(Default)]
 struct Sequence {
     next: u32,
@@ -88,21 +88,18 @@ impl Sequence {
     }
 }
 
+#[derive(Default)]
 enum Sealing {
+    #[default]
     Clear,
     Chacha(chacha::SealingKey),
     Gcm(Box<Gcm>),
 }
 
+#[derive(Default)]
 pub struct Sealer {
     sealing: Sealing,
     sequence: Sequence,
-}
-
-impl Default for Sealer {
-    fn default() -> Self {
-        Sealer { sealing: Sealing::Clear, sequence: Sequence::default() }
-    }
 }
 
 impl Sealer {
@@ -115,10 +112,10 @@ impl Sealer {
         self.sequence.rekey(from_zero);
     }
 
-    /// Appends the packet of a message that is given in parts.
+    /// Encrypts a message that is given in parts, and appends its packet.
     pub fn seal(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Broken> {
         let number = self.sequence.take()?;
-        // An encrypted length does not count towards the cipher's blocks.
+        // Padding fills the cipher's blocks. Its length field counts only while it is not encrypted.
         let (block, counted) = match self.sealing {
             Sealing::Clear => (8, LENGTH_BYTES),
             Sealing::Chacha(_) => (8, 0),
@@ -150,23 +147,20 @@ impl Sealer {
     }
 }
 
+#[derive(Default)]
 enum Opening {
+    #[default]
     Clear,
     Chacha(Box<chacha::OpeningKey>),
     Gcm(Box<Gcm>),
 }
 
+#[derive(Default)]
 pub struct Opener {
     opening: Opening,
     sequence: Sequence,
-    /// The number and length of the packet that has begun to arrive.
+    /// Sequence number and length of the packet that has begun to arrive.
     begun: Option<(u32, usize)>,
-}
-
-impl Default for Opener {
-    fn default() -> Self {
-        Opener { opening: Opening::Clear, sequence: Sequence::default(), begun: None }
-    }
 }
 
 impl Opener {
@@ -179,14 +173,13 @@ impl Opener {
         self.sequence.rekey(from_zero);
     }
 
-    /// The next message, once all of its packet has arrived.
+    /// The next message; None until its packet has arrived completely.
     pub fn open(&mut self, arrived: &mut BytesMut) -> Result<Option<Bytes>, Broken> {
         let (number, length) = match self.begun {
             Some(begun) => begun,
             None => {
-                let Some(head) = arrived.get(..LENGTH_BYTES) else { return Ok(None) };
-                let head = head.try_into().expect("the slice has this length");
-                let begun = self.begin(head)?;
+                let Some(head) = arrived.first_chunk() else { return Ok(None) };
+                let begun = self.begin(*head)?;
                 *self.begun.insert(begun)
             }
         };
@@ -215,21 +208,18 @@ impl Opener {
     }
 
     fn decipher(&mut self, number: u32, packet: &mut BytesMut, tag: &[u8]) -> Result<(), Broken> {
-        let forged = |_| Broken::protocol("a packet was changed on its way");
-        match &mut self.opening {
-            Opening::Clear => Ok(()),
-            Opening::Chacha(key) => {
-                let tag = tag.try_into().expect("the slice has this length");
-                key.open_in_place(number, packet, tag).map(drop).map_err(forged)
-            }
+        let tag = || tag.try_into().expect("the slice has this length");
+        let opened = match &mut self.opening {
+            Opening::Clear => return Ok(()),
+            Opening::Chacha(key) => key.open_in_place(number, packet, &tag()).map(drop),
             Opening::Gcm(gcm) => {
                 let nonce = gcm.next_nonce();
-                let tag = tag.try_into().expect("the slice has this length");
                 let (length, rest) = packet.split_at_mut(LENGTH_BYTES);
-                let opened = gcm.key.open_in_place_separate_tag(nonce, Aad::from(&*length), tag, rest, 0..);
-                opened.map(drop).map_err(forged)
+                let aad = Aad::from(&*length);
+                gcm.key.open_in_place_separate_tag(nonce, aad, tag().into(), rest, 0..).map(drop)
             }
-        }
+        };
+        opened.map_err(|_| Broken::protocol("a packet was changed on its way"))
     }
 }
 

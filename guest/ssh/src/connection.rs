@@ -1,4 +1,4 @@
-//! One connection: who logs in, and which message goes to which channel (RFC 4252 and 4254).
+//! Serves one connection: the login (RFC 4252), and the dispatch of messages to channels (RFC 4254).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::transport::Transport;
 use crate::wire::{Message, Reader};
 
 const LISTENERS: usize = 64;
-/// Time for the last messages to leave.
+/// Time limit for sending the last messages.
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 const CONNECT_FAILED: u32 = 2;
@@ -31,13 +31,13 @@ const UNKNOWN_CHANNEL_TYPE: u32 = 3;
 const RESOURCE_SHORTAGE: u32 = 4;
 const PUBLIC_KEY_OK: u8 = 60;
 
-/// The client's bytes, taken only as fast as they are read here.
+/// The source of the client's bytes.
 pub trait Input {
-    /// None when the client has gone.
+    /// The next bytes; None when the client has gone.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>>;
 }
 
-/// Returns when either side has ended the connection.
+/// Serves a client until either side has ended the connection.
 pub async fn serve(host: Rc<dyn Host>, mut input: impl Input, output: mpsc::Sender<Bytes>) {
     let link = Rc::new(Link::new());
     let connection = Rc::new(Connection::new(Mux::new(host, link.clone())));
@@ -72,15 +72,15 @@ async fn read(connection: &Rc<Connection>, input: &mut impl Input) -> Result<(),
     }
 }
 
-/// A requested listener: an address and port, or a path.
+/// What a forwarded listener listens on: an address and a port, or a path and 0.
 type Listened = (Vec<u8>, u32);
 
 struct Connection {
     mux: Rc<Mux>,
     is_logged_in: Cell<bool>,
-    /// By the number of the channel.
+    /// Sessions, by the number of their channel.
     sessions: RefCell<HashMap<u32, Rc<Session>>>,
-    /// Channels that wait for the socket they lead to.
+    /// Number of channels that wait for a connection to their socket.
     connecting: Cell<usize>,
     listeners: RefCell<HashMap<Listened, AbortHandle>>,
 }
@@ -113,7 +113,7 @@ impl Connection {
             (GLOBAL_REQUEST, true) => self.global_request(&mut body).await,
             (CHANNEL_OPEN, true) => self.open_channel(&mut body),
             (CHANNEL_OPEN_CONFIRMATION..=CHANNEL_FAILURE, true) => self.to_channel(*kind, &mut body),
-            // Answers to requests that wanted none, and announcements that are not used here.
+            // Answers to requests that wanted none, and announcements, are ignored.
             (REQUEST_SUCCESS | REQUEST_FAILURE, true) => Ok(()),
             (EXT_INFO, _) => Ok(()),
             (kind, _) => Err(Broken::protocol(format!("message {kind} does not belong here"))),
@@ -121,14 +121,14 @@ impl Connection {
     }
 
     fn offer_service(&self, name: &[u8]) -> Result<(), Broken> {
-        match name {
-            b"ssh-userauth" => self.mux.link.send(Message::new(SERVICE_ACCEPT).string(name)),
-            _ => return Err(Broken::protocol("the only service before the login is ssh-userauth")),
+        if name != b"ssh-userauth" {
+            return Err(Broken::protocol("the only service before the login is ssh-userauth"));
         }
+        self.mux.link.send(Message::new(SERVICE_ACCEPT).string(name));
         Ok(())
     }
 
-    /// Any method will do, also none at all; only the name counts.
+    /// Logs the user in. Every method is accepted, also `none`; only the user's name is checked.
     fn log_in(&self, request: &mut Reader) -> Result<(), Broken> {
         let (user, service, method) = (request.string()?, request.string()?, request.string()?);
         if service != b"ssh-connection" {
@@ -143,7 +143,7 @@ impl Connection {
             return Err(Broken::new(Reason::NoMoreAuthMethods, words));
         }
         if method == b"publickey" && !request.bool()? {
-            // The client asks first whether to sign with this key.
+            // The client asks whether the key is acceptable, before it signs.
             let (algorithm, key) = (request.string()?, request.string()?);
             self.mux.link.send(Message::new(PUBLIC_KEY_OK).string(algorithm).string(key));
             return Ok(());
@@ -160,7 +160,7 @@ impl Connection {
             b"streamlocal-forward@openssh.com" => self.listen_unix(request.string()?),
             b"cancel-tcpip-forward" => self.unlisten((request.string()?.into(), request.u32()?)),
             b"cancel-streamlocal-forward@openssh.com" => self.unlisten((request.string()?.into(), 0)),
-            // For example keepalive@openssh.com, which only wants an answer.
+            // For example keepalive@openssh.com, which is satisfied by any answer.
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
         if wants_answer {
@@ -172,7 +172,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers with the port, if the client left it open.
+    /// Listens for the client. The answer contains the port if the client asked for port 0.
     async fn listen_tcp(self: &Rc<Self>, name: &[u8], asked: u32) -> io::Result<Message> {
         let port = u16::try_from(asked).map_err(io::Error::other)?;
         self.check_listeners()?;
@@ -225,7 +225,7 @@ impl Connection {
                     let port = u16::try_from(port).map_err(io::Error::other)?;
                     let name = std::str::from_utf8(&name).map_err(io::Error::other)?;
                     let stream = forward::connect_tcp(&*mux.host, name, port).await?;
-                    mux.accept(peer).map(|channel| spawn_local(forward::to_tcp(channel, stream)));
+                    mux.accept(peer).map(|channel| spawn_local(forward::join(channel, stream)));
                     Ok(())
                 });
             }
@@ -234,7 +234,7 @@ impl Connection {
                 let mux = self.mux.clone();
                 self.connect_channel(peer, async move {
                     let stream = forward::connect_unix(&path, &*mux.host)?;
-                    mux.accept(peer).map(|channel| spawn_local(forward::to_unix(channel, stream)));
+                    mux.accept(peer).map(|channel| spawn_local(forward::join(channel, stream)));
                     Ok(())
                 });
             }
@@ -243,7 +243,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Does not keep the connection waiting.
+    /// Connects a channel in a task of its own, so that other messages are not delayed.
     fn connect_channel(
         self: &Rc<Self>,
         peer: Peer,
@@ -303,155 +303,5 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::TestHost;
-
-    fn connection() -> Rc<Connection> {
-        Rc::new(Connection::new(Mux::new(Rc::new(TestHost::default()), Rc::new(Link::new()))))
-    }
-
-    fn log_in(user: &str, method: &str) -> Message {
-        Message::new(USERAUTH_REQUEST).string(user).string("ssh-connection").string(method)
-    }
-
-    fn open_session(id: u32) -> Message {
-        Message::new(CHANNEL_OPEN).string("session").u32(id).u32(0).u32(0)
-    }
-
-    async fn logged_in() -> Rc<Connection> {
-        let connection = connection();
-        connection.handle(log_in("sandbox", "none").as_ref()).await.unwrap();
-        connection
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn nothing_works_before_the_login() {
-        for message in [open_session(0), Message::new(GLOBAL_REQUEST).string("x").bool(false)] {
-            assert!(connection().handle(message.as_ref()).await.is_err());
-        }
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn the_user_needs_no_secret_and_others_have_none() {
-        for method in ["none", "password", "keyboard-interactive"] {
-            let connection = connection();
-            connection.handle(log_in("sandbox", method).as_ref()).await.unwrap();
-            assert!(connection.is_logged_in.get(), "{method}");
-        }
-        for name in ["root", "Sandbox", ""] {
-            let refused = connection().handle(log_in(name, "none").as_ref()).await.unwrap_err();
-            assert_eq!(refused.report.unwrap().0, Reason::NoMoreAuthMethods, "{name}");
-        }
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_key_is_asked_about_before_it_signs() {
-        let connection = connection();
-        let question = log_in("sandbox", "publickey").bool(false).string("ssh-ed25519").string("key");
-        connection.handle(question.as_ref()).await.unwrap();
-        assert!(!connection.is_logged_in.get());
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn there_are_only_so_many_channels() {
-        let connection = logged_in().await;
-        for id in 0..CHANNELS as u32 + 10 {
-            connection.handle(open_session(id).as_ref()).await.unwrap();
-        }
-        assert_eq!(connection.mux.count(), CHANNELS);
-        for id in 0..CHANNELS as u32 {
-            connection.handle(Message::new(CHANNEL_CLOSE).u32(id).as_ref()).await.unwrap();
-        }
-        assert_eq!(connection.mux.count(), 0);
-        assert!(connection.handle(Message::new(CHANNEL_CLOSE).u32(0).as_ref()).await.is_err());
-    }
-
-    #[test]
-    fn a_name_that_is_not_utf8_costs_its_request_or_its_channel_alone() {
-        const BAD: &[u8] = b"caf\xe9";
-        let request = |name: &[u8]| Message::new(CHANNEL_REQUEST).u32(0).string(name).bool(true);
-        let global = |name: &[u8]| Message::new(GLOBAL_REQUEST).string(name).bool(true);
-        let open = |kind: &[u8]| Message::new(CHANNEL_OPEN).string(kind).u32(9).u32(9).u32(9);
-        let size = |message: Message| message.u32(80).u32(24).u32(0).u32(0);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            let connection = logged_in().await;
-            connection.handle(open_session(0).as_ref()).await.unwrap();
-            for message in [
-                global(BAD),
-                global(b"tcpip-forward").string(BAD).u32(0),
-                global(b"cancel-tcpip-forward").string(BAD).u32(0),
-                global(b"streamlocal-forward@openssh.com").string(b"/nowhere/\xff"),
-                global(b"cancel-streamlocal-forward@openssh.com").string(BAD),
-                open(BAD),
-                open(b"direct-tcpip").string(BAD).u32(1).string("127.0.0.1").u32(9),
-                open(b"direct-streamlocal@openssh.com").string(BAD).string("").u32(0),
-                request(BAD),
-                request(b"env").string(BAD).string("C"),
-                request(b"env").string("LANG").string(BAD),
-                size(request(b"pty-req").string(BAD)).string(""),
-                request(b"exec").string(BAD),
-                request(b"subsystem").string(BAD),
-                request(b"signal").string(BAD),
-            ] {
-                let handled = connection.handle(message.as_ref()).await;
-                assert!(handled.is_ok(), "{:?}", String::from_utf8_lossy(message.as_ref()));
-            }
-            assert_eq!(connection.mux.count(), 1);
-            connection.leave();
-        });
-    }
-
-    /// Every message is done, refused, or ends its own connection.
-    #[test]
-    fn messages_of_every_kind_are_survived() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            let mut state = 0x2545_f491_4f6c_dd1du64;
-            let mut random = move || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state
-            };
-            let mut connection = logged_in().await;
-            for _ in 0..20_000 {
-                let mut message = template(random()).into_bytes();
-                for _ in 0..random() % 3 {
-                    let at = random() as usize % message.len();
-                    message[at] = random() as u8;
-                }
-                message.truncate(message.len() - usize::from(random() % 4 == 0));
-                if connection.handle(&message).await.is_err() {
-                    connection.leave();
-                    connection = logged_in().await;
-                    connection.handle(open_session(0).as_ref()).await.unwrap();
-                }
-            }
-            connection.leave();
-        });
-    }
-
-    fn template(which: u64) -> Message {
-        let request = |name| Message::new(CHANNEL_REQUEST).u32(0).string(name).bool(true);
-        let size = |message: Message| message.u32(80).u32(24).u32(0).u32(0);
-        let lead = Message::new(CHANNEL_OPEN).string("direct-tcpip").u32(9).u32(9).u32(9);
-        match which % 14 {
-            0 => open_session(1),
-            1 => size(request("window-change")),
-            2 => size(request("pty-req").string("xterm")).string([53, 0, 0, 0, 1, 0]),
-            3 => request("env").string("LANG").string("C"),
-            4 => request("signal").string("TERM"),
-            5 => request("auth-agent-req@openssh.com"),
-            6 => Message::new(CHANNEL_DATA).u32(0).string("some data"),
-            7 => Message::new(CHANNEL_WINDOW_ADJUST).u32(0).u32(u32::MAX),
-            8 => Message::new(CHANNEL_EOF).u32(0),
-            9 => lead.string("127.0.0.1").u32(1).string("127.0.0.1").u32(9),
-            10 => Message::new(GLOBAL_REQUEST).string("tcpip-forward").bool(true).string("localhost").u32(0),
-            11 => request("eow@openssh.com"),
-            12 => Message::new(CHANNEL_OPEN_CONFIRMATION).u32(0).u32(0).u32(9).u32(9),
-            _ => log_in("sandbox", "none"),
-        }
-    }
-}
+#[path = "connection_test.rs"]
+mod tests;

@@ -1,7 +1,7 @@
-//! Copies between a channel and a pipe, a terminal or a socket.
+//! Copies bytes between a channel and a pipe, a terminal or a socket.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,16 +12,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::channel::Channel;
 
-/// More than the kernel keeps for a terminal or a pipe.
+/// Limit of the bytes sent after a program's end, more than the kernel buffers for a terminal or a pipe.
 const REST_BYTES: usize = 128 * 1024;
+/// How long to wait for more bytes after a program's end.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long a client's last bytes wait to be taken after it has gone.
+/// How long bytes of a client that has gone are kept for a sink that does not take them.
 const LINGERS: Duration = Duration::from_secs(10);
 
-/// Takes `&self`, so that both directions run at the same time.
+/// A descriptor to read from. Its methods take `&self`, so that both directions run at the same time.
 pub trait Source {
     async fn has_bytes(&self) -> io::Result<()>;
-    /// Does not wait.
+    /// Reads without waiting.
     fn read(&self, into: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -30,7 +31,7 @@ pub trait Sink {
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// Returns when the source ends or the client goes, and with an error when the source fails.
+/// Copies until the source ends or the client goes. Returns an error of the source.
 pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Source) -> io::Result<()> {
     while channel.has_space().await {
         let has_bytes = tokio::select! {
@@ -47,7 +48,7 @@ pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Sourc
     Ok(())
 }
 
-/// The bytes left in a source whose writer has ended. Other processes may keep it open and continue writing.
+/// Copies the bytes left in a source whose program has ended. Other processes may still write to it.
 pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
     let mut left = REST_BYTES;
     while left > 0 && channel.has_space().await {
@@ -64,7 +65,7 @@ pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
     }
 }
 
-/// Returns when the client has sent everything, and with an error when the sink takes no more.
+/// Copies until the client's input ends. Returns an error of the sink.
 pub async fn from_client(channel: &Channel, sink: &impl Sink) -> io::Result<()> {
     while channel.has_input().await {
         let has_space = tokio::select! {
@@ -79,13 +80,13 @@ pub async fn from_client(channel: &Channel, sink: &impl Sink) -> io::Result<()> 
     Ok(())
 }
 
-/// A sink that takes nothing is given up some time after the client has gone.
+/// Returns some time after the client has gone, when a sink that takes nothing is given up.
 async fn lingered(channel: &Channel) {
     channel.gone().await;
     sleep(LINGERS).await;
 }
 
-/// Discards what the client sends, so that the client does not wait for ever to send it.
+/// Discards the client's input, so that the client does not wait for ever to send it.
 pub async fn drain(channel: &Channel) {
     while channel.has_input().await {
         let _ = channel.take(|bytes| Ok(bytes.len()));
@@ -95,6 +96,10 @@ pub async fn drain(channel: &Channel) {
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
+
+pub trait Socket: Source + Sink + AsFd + 'static {}
+impl Socket for TcpStream {}
+impl Socket for UnixStream {}
 
 macro_rules! sources {
     ($($kind:ty),*) => {$(
@@ -127,7 +132,7 @@ macro_rules! sinks {
 sources!(pipe::Receiver, TcpStream, UnixStream);
 sinks!(pipe::Sender, TcpStream, UnixStream);
 
-/// A terminal's own end; it must not block.
+/// The server's end of a terminal, which does not block.
 impl Source for AsyncFd<Rc<OwnedFd>> {
     async fn has_bytes(&self) -> io::Result<()> {
         self.readable().await.map(|mut ready| ready.retain_ready())

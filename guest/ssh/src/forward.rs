@@ -1,4 +1,4 @@
-//! Channels that lead on to a socket, and sockets that lead back to the client.
+//! Forwards channels to sockets, and connections of listening sockets to the client.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,28 +19,29 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use crate::channel::Channel;
-use crate::copy::{self, Sink, Source};
+use crate::copy::{self, Socket};
 use crate::host::Host;
 use crate::mux::Mux;
 use crate::wire::Message;
 
+/// Time limit of a connection to a forwarded address.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(20);
-/// A listener that cannot accept for want of descriptors tries again.
+/// Pause after a failed accept, for example for want of descriptors.
 const TRIES_AGAIN: Duration = Duration::from_millis(100);
 const BACKLOG: i32 = 128;
 const LAST_PRIVILEGED_PORT: u16 = 1023;
 
-/// Both directions, until both have ended. The end of one is passed on while the other still runs. When reading fails, the
-/// other end of the socket has gone: the channel closes at once, so that the client stops writing. When only writing fails,
-/// the bytes that the other end sent before are still read, and the client's bytes stay in its window.
-async fn join(channel: &Channel, socket: &(impl Source + Sink + std::os::fd::AsFd)) {
+/// Copies in both directions until both have ended. The end of one is passed on while the other continues. If reading from
+/// the socket fails, its peer has gone: the channel is closed at once, so that the client stops sending. If only writing
+/// fails, bytes of the peer are still read, and the client's bytes stay in its window.
+pub async fn join(channel: Rc<Channel>, socket: impl Socket) {
     let input = async {
-        let _ = copy::from_client(channel, socket).await;
-        let _ = shutdown(socket, Shutdown::Write);
+        let _ = copy::from_client(&channel, &socket).await;
+        let _ = shutdown(&socket, Shutdown::Write);
         Ok(())
     };
     let output = async {
-        let ended = copy::to_client(channel, None, socket).await;
+        let ended = copy::to_client(&channel, None, &socket).await;
         channel.send_eof();
         ended
     };
@@ -48,20 +49,13 @@ async fn join(channel: &Channel, socket: &(impl Source + Sink + std::os::fd::AsF
     channel.close();
 }
 
-pub async fn to_tcp(channel: Rc<Channel>, stream: TcpStream) {
-    let _ = stream.set_nodelay(true);
-    join(&channel, &stream).await;
-}
-
-pub async fn to_unix(channel: Rc<Channel>, stream: UnixStream) {
-    join(&channel, &stream).await;
-}
-
 pub async fn connect_tcp(host: &dyn Host, name: &str, port: u16) -> io::Result<TcpStream> {
-    timeout(CONNECTS_WITHIN, host.dial(name, port)).await?
+    let stream = timeout(CONNECTS_WITHIN, host.dial(name, port)).await??;
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
 }
 
-/// With the user's rights, also in the eyes of a server that asks who connected.
+/// Connects as the user, which a server sees in the peer's credentials too.
 pub fn connect_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
@@ -74,7 +68,7 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// For the user alone.
+/// Listens on a socket that only the user may connect to.
 pub fn listen_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixListener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
@@ -86,7 +80,7 @@ pub fn listen_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixListener> {
     UnixListener::from_std(socket.into())
 }
 
-/// The address that a client names: none or a star means all addresses.
+/// The address of a listener by the client's name for it; no name or `*` means all addresses.
 fn bound_address(name: &str) -> Option<IpAddr> {
     match name {
         "" | "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
@@ -100,53 +94,56 @@ pub async fn listen_tcp(name: &[u8], port: u16) -> io::Result<TcpListener> {
     let Some(address) = std::str::from_utf8(name).ok().and_then(bound_address) else {
         return refuse(io::ErrorKind::InvalidInput, "no address of this machine");
     };
-    // The agent could; the user may not.
+    // The agent is root and could bind the port, but the user may not.
     if (1..=LAST_PRIVILEGED_PORT).contains(&port) {
         return refuse(io::ErrorKind::PermissionDenied, "the port is root's");
     }
     TcpListener::bind(SocketAddr::new(address, port)).await
 }
 
-/// Each connection becomes a channel to the client, which knows the port by the name and number it asked for.
+/// Forwards each connection to the client, with the address and port that the client asked for.
 pub async fn serve_tcp(mux: Rc<Mux>, listener: TcpListener, name: Vec<u8>) {
     let port = listener.local_addr().map(|address| address.port()).unwrap_or_default();
-    loop {
-        let Ok((stream, peer)) = listener.accept().await else {
-            sleep(TRIES_AGAIN).await;
-            continue;
-        };
+    serve(mux, "forwarded-tcpip", async || {
+        let (stream, peer) = listener.accept().await?;
+        let _ = stream.set_nodelay(true);
         let details = Message::part().string(&name).u32(port.into());
-        let details = details.string(peer.ip().to_string()).u32(peer.port().into());
-        let mux = mux.clone();
-        spawn_local(async move {
-            if let Some(channel) = mux.open("forwarded-tcpip", details).await {
-                to_tcp(channel, stream).await;
-            }
-        });
-    }
+        Ok((stream, details.string(peer.ip().to_string()).u32(peer.port().into())))
+    })
+    .await
 }
 
 pub async fn serve_unix(mux: Rc<Mux>, listener: UnixListener, kind: &'static str, path: Option<Vec<u8>>) {
     let _bound = path.clone().map(|path| Bound { path, host: mux.host.clone() });
+    serve(mux, kind, async || {
+        let (stream, _) = listener.accept().await?;
+        let details = Message::part();
+        Ok((stream, path.iter().fold(details, |details, path| details.string(path).string(""))))
+    })
+    .await
+}
+
+/// Opens a channel of this kind to the client for each accepted connection.
+async fn serve<S: Socket>(
+    mux: Rc<Mux>,
+    kind: &'static str,
+    accept: impl AsyncFn() -> io::Result<(S, Message)>,
+) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((socket, details)) = accept().await else {
             sleep(TRIES_AGAIN).await;
             continue;
-        };
-        let details = match &path {
-            Some(path) => Message::part().string(path).string(""),
-            None => Message::part(),
         };
         let mux = mux.clone();
         spawn_local(async move {
             if let Some(channel) = mux.open(kind, details).await {
-                to_unix(channel, stream).await;
+                join(channel, socket).await;
             }
         });
     }
 }
 
-/// A path that ends with its listener, else the next one could not have it.
+/// The path of a listening socket. Removed when dropped, so that another listener can use it.
 struct Bound {
     path: Vec<u8>,
     host: Rc<dyn Host>,
@@ -154,8 +151,7 @@ struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let removed = self.host.as_user(&mut || std::fs::remove_file(OsStr::from_bytes(&self.path)));
-        drop(removed);
+        let _ = self.host.as_user(&mut || std::fs::remove_file(OsStr::from_bytes(&self.path)));
     }
 }
 
@@ -188,7 +184,7 @@ mod tests {
                     sleep(Duration::from_millis(1)).await;
                 }
             };
-            let forwarding = timeout(Duration::from_secs(5), to_tcp(channel.clone(), near));
+            let forwarding = timeout(Duration::from_secs(5), join(channel.clone(), near));
             tokio::select! {
                 ended = forwarding => assert!(ended.is_ok(), "{is_reset} {writes}"),
                 () = write => unreachable!(),

@@ -1,4 +1,4 @@
-//! The machine that a connection ends in, as far as the server needs it.
+//! The trait by which the SSH server uses the machine.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,19 +27,19 @@ pub trait Host {
         variables: &BTreeMap<String, String>,
         streams: &Streams<'_>,
     ) -> io::Result<Started>;
-    /// A terminal of the user: its own end, which does not block, and the end of the program.
+    /// Opens a terminal for the user. Returns the server's end, which does not block, and the program's end.
     fn open_terminal(&self) -> io::Result<(AsyncFd<Rc<OwnedFd>>, OwnedFd)>;
     /// Connects to an address or a name, as the machine resolves it.
     fn dial<'a>(&'a self, name: &'a str, port: u16) -> Later<'a, io::Result<TcpStream>>;
     /// Runs `action` on this thread with the user's rights.
     fn as_user(&self, action: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
-    /// Logs a step without which the connection still works.
+    /// Logs the error of a step without which the connection still works.
     fn log_failure(&self, step: &str, error: io::Error);
 }
 
 pub enum Task {
     Shell,
-    /// The client's bytes, which need not be UTF-8.
+    /// A command line, which need not be UTF-8.
     Command(Vec<u8>),
     Sftp,
 }
@@ -48,16 +48,16 @@ pub struct Streams<'a> {
     pub stdin: BorrowedFd<'a>,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
-    /// All three are one terminal, which becomes the program's controlling terminal.
+    /// Whether all three are one terminal, which becomes the program's controlling terminal.
     pub owns_terminal: bool,
 }
 
 pub struct Started {
     pub pid: Pid,
     pub ended: oneshot::Receiver<WaitStatus>,
-    /// None once the program runs.
+    /// Why the program could not be started; None once it runs.
     pub failure: Later<'static, Option<Failure>>,
-    /// Dropped when the program's channel has closed.
+    /// What the host holds for the program, dropped when its channel has closed.
     pub resources: Box<dyn Any>,
 }
 

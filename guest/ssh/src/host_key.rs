@@ -1,5 +1,5 @@
-//! The key by which clients know a session again. It is in the agent's memory and nowhere else, so it is saved and wakes
-//! with the machine; a copy with an identity of its own draws another one, after its randomness is its own.
+//! The host key, by which clients recognise a session. It is only in the agent's memory, so it is saved and loaded with
+//! the machine. A loaded machine that becomes a new session draws a new key, after its random generator was reseeded.
 
 use std::cell::Cell;
 use std::io;
@@ -12,7 +12,7 @@ use crate::wire::Message;
 pub const ALGORITHM: &str = "ssh-ed25519";
 type Seed = [u8; 32];
 
-/// Only the seed is kept: drawing it costs a start nothing, the key is made from it for each exchange.
+/// Keeps the key's seed only, which is quick to draw at a start. The key is made from it for each connection.
 #[derive(Default)]
 pub struct HostKey {
     seed: Cell<Option<Seed>>,
@@ -21,8 +21,8 @@ pub struct HostKey {
 pub struct Signer(Ed25519KeyPair);
 
 impl HostKey {
-    /// At once and not at the first login: a checkpoint taken before that would come back without the key that clients
-    /// have seen since.
+    /// Draws a new seed. Done at the start and not at the first login: a checkpoint from before that login would be
+    /// restored with another key than clients have seen since.
     pub fn renew(&self) -> io::Result<()> {
         let mut seed = Seed::default();
         getrandom(&mut seed, GetRandomFlags::empty())?;

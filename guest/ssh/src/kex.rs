@@ -1,4 +1,4 @@
-//! Key exchange (RFC 4253, 7 to 8): the agreement on algorithms, and the shared secrets.
+//! Key exchange (RFC 4253, 7 and 8): agrees on algorithms, and computes the shared secrets.
 
 use ml_kem::kem::{Encapsulate, TryKeyInit};
 use ml_kem::ml_kem_768::EncapsulationKey;
@@ -12,12 +12,12 @@ use crate::host_key::{self, Signer};
 use crate::messages::{KEX_ECDH_REPLY, KEXINIT};
 use crate::wire::{Message, Reader};
 
-/// The first also resists a quantum computer that decrypts a recording later; clients warn without it.
+/// The preferred method. It also resists a quantum computer that decrypts a recording later; clients warn without it.
 const HYBRID: &str = "mlkem768x25519-sha256";
 const METHODS: [&str; 3] = [HYBRID, "curve25519-sha256", "curve25519-sha256@libssh.org"];
 const STRICT_SERVER: &str = "kex-strict-s-v00@openssh.com";
 const STRICT_CLIENT: &str = "kex-strict-c-v00@openssh.com";
-/// Never used, the ciphers authenticate; some clients want to agree on one all the same.
+/// Offered because some clients insist on a common one. Not used: the ciphers authenticate.
 const MACS: &str = "hmac-sha2-256-etm@openssh.com,hmac-sha2-256";
 const COOKIE_BYTES: usize = 16;
 const CURVE_BYTES: usize = 32;
@@ -42,14 +42,14 @@ pub struct Agreement {
     pub from_client: Cipher,
     pub to_client: Cipher,
     pub is_strict: bool,
-    /// The client began with another method than this one: its first message is of no use.
+    /// Whether the client guessed another method: its first message of the exchange is then ignored.
     pub is_guess_wrong: bool,
 }
 
 pub fn agree(client_offer: &[u8]) -> Result<Agreement, Broken> {
     let mut reader = Reader::new(client_offer);
     reader.bytes(1 + COOKIE_BYTES)?;
-    // A name that is not UTF-8 matches none of ours.
+    // A name that is not UTF-8 is replaced by one that matches none of ours.
     let text = |name| std::str::from_utf8(name).unwrap_or("?");
     let mut list =
         || Ok::<Vec<&str>, Broken>(reader.string()?.split(|byte| *byte == b',').map(text).collect());
@@ -84,7 +84,7 @@ fn failed(message: impl Into<String>) -> Broken {
     Broken::new(Reason::KeyExchangeFailed, message)
 }
 
-/// The messages of both sides before the exchange, which its hash covers.
+/// The messages of both sides before the exchange. The exchange hash covers them.
 pub struct Greetings<'a> {
     pub client_version: &'a [u8],
     pub server_version: &'a [u8],
@@ -93,12 +93,13 @@ pub struct Greetings<'a> {
 }
 
 pub struct Secrets {
-    /// Encoded for the hash, with its length.
+    /// The shared secret, encoded with its length.
     shared: Vec<u8>,
-    hash: Hash,
+    /// The exchange hash. That of the first exchange identifies the session.
+    pub hash: Hash,
 }
 
-/// The answer to the client's share, and the secrets both have then.
+/// Computes the answer to the client's share, and the secrets.
 pub fn exchange(
     agreement: &Agreement,
     greetings: &Greetings,
@@ -136,7 +137,7 @@ fn curve25519(client_share: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Broken> {
     Ok((public, secret))
 }
 
-/// draft-ietf-sshm-mlkem-hybrid-kex: both shares side by side, both secrets hashed into one.
+/// The hybrid method (draft-ietf-sshm-mlkem-hybrid-kex): the shares are concatenated, the secrets hashed into one.
 fn hybrid(client_share: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Broken> {
     let wrong = || failed("the key exchange's share is not one of its method");
     let curve_at = client_share.len().checked_sub(CURVE_BYTES).ok_or_else(wrong)?;
@@ -155,20 +156,8 @@ fn sha256(parts: &[&[u8]]) -> Hash {
 }
 
 impl Secrets {
-    /// The first exchange's names the session for ever.
-    pub fn hash(&self) -> Hash {
-        self.hash
-    }
-
-    pub fn opening(&self, cipher: Cipher, session: &Hash) -> Keys {
-        self.keys(cipher, session, *b"AC")
-    }
-
-    pub fn sealing(&self, cipher: Cipher, session: &Hash) -> Keys {
-        self.keys(cipher, session, *b"BD")
-    }
-
-    fn keys(&self, cipher: Cipher, session: &Hash, [iv, key]: [u8; 2]) -> Keys {
+    /// The keys of one direction, by their letters (RFC 4253, 7.2).
+    pub fn keys(&self, cipher: Cipher, session: &Hash, [iv, key]: [u8; 2]) -> Keys {
         Keys { iv: self.derive(iv, session, 12), key: self.derive(key, session, cipher.key_bytes()) }
     }
 

@@ -1,12 +1,12 @@
-//! An SSH server for one connection. The opener of a connection is already authorised, so every login of the
-//! machine's user is accepted. SSH adds the host key, by which a client recognises the machine.
+//! An SSH server for one connection. The caller has already authorised the connection, so every login of the machine's
+//! user is accepted. The host key lets the client recognise the machine.
 //!
 //! `transport` turns bytes into messages (with `kex`, `cipher`, `host_key`). `connection` dispatches each message to its
 //! channel in `mux`. `channel` and `link` limit how much each side sends. `session` and `program` run commands, `forward`
 //! connects channels to sockets, `sftp` is a process of its own with the user's rights. `host` is the machine.
 //!
-//! The protocol is written here because of its flow control: a library that reopens a window before the program has
-//! taken the bytes either buffers all of them or stops every channel for one.
+//! No library is used because of the flow control: a library that reopens a window before the program has taken the
+//! bytes must either buffer all bytes or block every channel for a slow one.
 
 mod broken;
 mod channel;

@@ -1,4 +1,4 @@
-//! The bytes for the client: sealed in order, and never more than the client takes.
+//! Queues messages for the client, encrypted in their order, with limits on how much may wait.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -10,23 +10,23 @@ use crate::broken::Broken;
 use crate::cipher::{Cipher, Keys, Sealer};
 use crate::wire::Message;
 
-/// Data waits while this much is on its way.
+/// Encrypted bytes in the queue at which no more data is taken.
 const FULL_BYTES: usize = 64 * 1024;
-/// Answers cannot wait, so beyond this no more questions are read.
+/// Encrypted bytes in the queue at which no more requests are read, because answers are queued without a limit.
 const FLOODED_BYTES: usize = 256 * 1024;
-/// While keys are exchanged questions must be read; a client that asks this much then does not want answers.
+/// Limit of the messages queued during a key exchange, when requests must still be read. Past it the connection ends.
 const QUEUED_BYTES: usize = 1024 * 1024;
-/// One piece of data: the packet size that OpenSSH takes.
+/// Largest piece of data: the packet size of OpenSSH.
 pub const PIECE_BYTES: usize = 32 * 1024;
 
 pub struct Link {
     out: RefCell<Out>,
-    /// There is something to send, or the client has gone.
+    /// Notified when there are bytes to send, or the connection ends.
     changed: Notify,
-    /// There is space for more data.
+    /// Notified when there may be space for data.
     has_space: Notify,
     is_over: Cell<bool>,
-    /// One for all channels: nothing waits between the filling and the sealing.
+    /// Buffer for a piece. One for all channels is enough: a piece is filled and encrypted without an await.
     scratch: RefCell<Box<[u8]>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Link {
 struct Out {
     sealer: Sealer,
     sealed: Vec<u8>,
-    /// Messages that wait for the end of a key exchange.
+    /// Messages queued until the end of a key exchange; None without one.
     queued: Option<Vec<Vec<u8>>>,
 }
 
@@ -61,7 +61,7 @@ impl Link {
         }
     }
 
-    /// For the messages of the key exchange itself, and the last one of all.
+    /// Sends also during a key exchange: its own messages, and the disconnect.
     pub fn send_at_once(&self, message: &[u8]) {
         self.seal(&mut self.out.borrow_mut(), &[message]);
     }
@@ -79,7 +79,7 @@ impl Link {
         self.changed.notify_one();
     }
 
-    /// From here on only the key exchange speaks.
+    /// Queues all messages from now on, except those of the key exchange.
     pub fn queue_messages(&self) {
         self.out.borrow_mut().queued.get_or_insert_default();
     }
@@ -94,8 +94,7 @@ impl Link {
         self.has_space.notify_waiters();
     }
 
-    /// Fills a piece of at most `limit` bytes and seals it behind `head`, which the piece's length follows. Answers as the
-    /// filling does.
+    /// Sends `head`, then the length and bytes of a piece that `fill` provides, at most `limit`. Returns that length.
     pub fn send_piece(
         &self,
         head: &[u8],
@@ -129,14 +128,17 @@ impl Link {
         }
     }
 
-    /// Returns when questions may be read again.
+    /// Returns when requests may be read again.
     pub async fn wait_until_drained(&self) -> Result<(), Broken> {
         loop {
             let has_space = self.has_space.notified();
             if self.is_over.get() {
                 return Err(Broken::gone());
             }
-            let (sealed, queued) = self.waiting();
+            let (sealed, queued): (usize, usize) = {
+                let out = self.out.borrow();
+                (out.sealed.len(), out.queued.iter().flatten().map(Vec::len).sum())
+            };
             if queued > QUEUED_BYTES {
                 return Err(Broken::protocol("too many requests during a key exchange"));
             }
@@ -147,19 +149,13 @@ impl Link {
         }
     }
 
-    /// How many bytes are sealed, and how many wait for a key exchange.
-    fn waiting(&self) -> (usize, usize) {
-        let out = self.out.borrow();
-        (out.sealed.len(), out.queued.iter().flatten().map(Vec::len).sum())
-    }
-
     pub fn end(&self) {
         self.is_over.set(true);
         self.changed.notify_one();
         self.has_space.notify_waiters();
     }
 
-    /// Sends until the end, including the messages queued before it.
+    /// Sends the queued bytes until the link ends, including those queued before its end.
     pub async fn run(&self, output: mpsc::Sender<Bytes>) {
         loop {
             let sealed = std::mem::take(&mut self.out.borrow_mut().sealed);

@@ -1,4 +1,4 @@
-//! The numbers of messages (RFC 4250, 4.1).
+//! Message numbers (RFC 4250, 4.1).
 
 pub const DISCONNECT: u8 = 1;
 pub const IGNORE: u8 = 2;

@@ -1,4 +1,4 @@
-//! The channels of one connection, by this side's numbers.
+//! The table of a connection's channels, by this side's numbers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::link::Link;
 use crate::messages::CHANNEL_OPEN_FAILURE;
 use crate::wire::Message;
 
-/// Enough for an editor and a browser at once.
+/// Limit of channels, enough for an editor and a browser at once.
 pub const CHANNELS: usize = 256;
 
 pub struct Mux {
@@ -43,7 +43,7 @@ impl Mux {
         self.channels.take().into_values().for_each(|channel| channel.leave());
     }
 
-    /// Confirms a channel that the client asked for.
+    /// Opens a channel that the client asked for. None once the client has gone.
     pub fn accept(&self, peer: Peer) -> Option<Rc<Channel>> {
         let channel = Rc::new(Channel::accepted(self.link.clone(), self.next_id(), peer));
         channel.confirm_to_client();
@@ -55,7 +55,7 @@ impl Mux {
         self.link.send(refusal.string(words).string(""));
     }
 
-    /// Asks the client for a channel. None when the client refuses.
+    /// Asks the client for a channel. None if the client refuses, or there are too many.
     pub async fn open(&self, kind: &str, details: Message) -> Option<Rc<Channel>> {
         if self.count() >= CHANNELS {
             return None;
@@ -65,7 +65,7 @@ impl Mux {
         channel.opened().await.then_some(channel)
     }
 
-    /// None once the client has gone: such a channel would never end.
+    /// Adds a channel. None once the client has gone: such a channel would never end.
     fn enter(&self, channel: Rc<Channel>) -> Option<Rc<Channel>> {
         if self.is_over.get() {
             return None;

@@ -1,4 +1,4 @@
-//! A program on a channel, from its start to its exit status.
+//! Runs a program on a channel, from its start to its exit status.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,9 +20,10 @@ use crate::host::{Failure, Host, Started, Streams, Task};
 use crate::signals;
 use crate::wire::Message;
 
-/// Between the hang-up and the end of a program whose client has gone.
+/// Time between SIGHUP and SIGKILL for a program whose client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The server's ends of a program's streams.
 enum Ends {
     Pipes { stdin: Sender, stdout: Receiver, stderr: Receiver },
     Terminal(Rc<AsyncFd<Rc<OwnedFd>>>),
@@ -33,7 +34,7 @@ pub struct Program {
     started: Started,
 }
 
-/// With a terminal, its two ends; else with pipes.
+/// Starts a program on a terminal, given by its two ends, or on pipes.
 pub fn start(
     host: &dyn Host,
     task: &Task,
@@ -65,8 +66,7 @@ impl Program {
         self.started.pid
     }
 
-    /// Follows the program to its end and reports that to the client. `pid` is cleared as soon as the kernel may give the
-    /// number to another process.
+    /// Follows the program to its end, and reports its status. `pid` is cleared before the number can be reused.
     pub async fn follow(self, channel: &Channel, pid: &Cell<Option<Pid>>) {
         let Started { pid: own, ended, failure, resources } = self.started;
         let status = match failure.await {
@@ -79,7 +79,9 @@ impl Program {
             None => self.ends.run(channel, own, ended, pid).await.map(Status::of),
         };
         channel.send_eof();
-        status.into_iter().for_each(|status| status.report(channel));
+        if let Some(status) = status {
+            status.report(channel);
+        }
         channel.close();
         drop(resources);
     }
@@ -101,13 +103,12 @@ impl Ends {
         };
         match self {
             Ends::Pipes { stdin, stdout, stderr } => {
-                // The client's end of input closes the program's input. The output ends when the last process that
-                // could write has closed it, as with any SSH server.
                 let input = async {
                     let _ = copy::from_client(channel, &stdin).await;
                     drop(stdin);
                     copy::drain(channel).await;
                 };
+                // The output ends when every process has closed it, as with other SSH servers.
                 let outputs = async {
                     tokio::join!(
                         send_stdout(channel, stdout),
@@ -129,8 +130,8 @@ impl Ends {
     }
 }
 
-/// Keeps the pipe open for other writers, unless the client reports that its reader has gone: then the writer gets a
-/// broken pipe, as with `| head` at home.
+/// Sends the standard output, and returns the pipe to keep it open for other writers. None if the client reports that
+/// the reader has gone: writers then get a broken pipe, as with a local `| head`.
 async fn send_stdout(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
     tokio::select! {
         () = channel.unread() => None,
@@ -138,7 +139,7 @@ async fn send_stdout(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
     }
 }
 
-/// Runs both, and ends with the second.
+/// Runs both, and returns when the second has ended.
 async fn run_until_second_ends<T>(first: impl Future<Output = ()>, second: impl Future<Output = T>) -> T {
     let first = async {
         first.await;
@@ -150,8 +151,7 @@ async fn run_until_second_ends<T>(first: impl Future<Output = ()>, second: impl 
     }
 }
 
-/// A terminal's program has ended when its process has, even if other processes keep the terminal open. Its last
-/// output is still sent.
+/// Returns when a terminal's program has ended and its last output was sent. Other processes may keep it open.
 async fn end_and_rest<T>(
     end: impl Future<Output = T>,
     output: impl Future<Output = ()>,
@@ -168,6 +168,9 @@ async fn end_and_rest<T>(
     }
 }
 
+/// Waits for the program's end. If the client goes, the program's process group gets SIGHUP and, after a time, SIGKILL.
+/// Other processes of the cgroup continue: users expect a program started with `nohup`, and an editor's server, to be
+/// there when they come back. Without a terminal SIGKILL goes to the program alone: no hang-up would end the others.
 async fn wait(
     channel: &Channel,
     pid: Pid,
@@ -176,34 +179,24 @@ async fn wait(
 ) -> Option<WaitStatus> {
     tokio::select! {
         biased;
-        status = &mut ended => status.ok(),
-        () = channel.gone() => hang_up(pid, ended, has_terminal).await,
+        status = &mut ended => return status.ok(),
+        () = channel.gone() => {}
     }
-}
-
-/// The client has gone. Its shell or command and the foreground job get a hang-up, and no other process does: users
-/// expect a program started with `nohup`, and an editor's server, to be there when they come back. So the cgroup
-/// stays. In the command's process group only those processes are killed that a terminal's hang-up would end too.
-async fn hang_up(
-    pid: Pid,
-    mut ended: oneshot::Receiver<WaitStatus>,
-    has_terminal: bool,
-) -> Option<WaitStatus> {
     let _ = kill_process_group(pid, Signal::HUP);
     tokio::select! {
-        status = &mut ended => status.ok(),
-        () = sleep(GRACE) => {
-            let _ = match has_terminal {
-                true => kill_process_group(pid, Signal::KILL),
-                false => kill_process(pid, Signal::KILL),
-            };
-            ended.await.ok()
-        }
+        status = &mut ended => return status.ok(),
+        () = sleep(GRACE) => {}
     }
+    let _ = match has_terminal {
+        true => kill_process_group(pid, Signal::KILL),
+        false => kill_process(pid, Signal::KILL),
+    };
+    ended.await.ok()
 }
 
 enum Status {
     Code(u32),
+    /// The signal, and whether the program dumped core.
     Signal(i32, bool),
 }
 

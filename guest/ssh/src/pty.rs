@@ -1,4 +1,4 @@
-//! A terminal for a command: made, sized and set up as the client's own is (RFC 4254, 8).
+//! Sets up a terminal with the size and modes of the client's own (RFC 4254, 8).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -32,10 +32,10 @@ pub fn resize(end: impl AsFd, size: Size) -> io::Result<()> {
     Ok(tcsetwinsize(end, size)?)
 }
 
-/// Unknown modes are ignored.
+/// Applies the client's modes to the settings. Unknown modes are ignored.
 fn apply(settings: &mut Termios, modes: &[u8]) {
     let mut reader = Reader::new(modes);
-    // 0 ends them, and from 160 on it is unknown how long an argument is.
+    // 0 ends the modes. From 160 on the length of a mode's argument is unknown.
     while let Ok(mode @ 1..160) = reader.u8() {
         let Ok(value) = reader.u32() else { return };
         apply_one(settings, mode, value);
@@ -44,7 +44,7 @@ fn apply(settings: &mut Termios, modes: &[u8]) {
 
 fn apply_one(settings: &mut Termios, mode: u8, value: u32) {
     if let Some(index) = special_code(mode) {
-        // 255 is a key that does nothing.
+        // 255 disables the key.
         settings.special_codes[index] = if value == 255 { 0 } else { value as u8 };
         return;
     }

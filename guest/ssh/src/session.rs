@@ -1,9 +1,10 @@
-//! A session channel (RFC 4254, 6): the client's requests before and after its program starts.
+//! Handles the requests on a session channel (RFC 4254, 6), before and after its program starts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,18 +22,21 @@ use crate::pty::{self, Size};
 use crate::wire::Reader;
 use crate::{forward, program, signals};
 
-/// More than clients send; without a limit they would be memory.
+/// Limit of variables, more than clients send.
 const VARIABLES: usize = 64;
 const VALUE_BYTES: usize = 4096;
+/// Name of a forwarded agent's socket in its directory.
+const SOCKET: &str = "agent";
 
 pub struct Session {
     channel: Rc<Channel>,
     environment: RefCell<BTreeMap<String, String>>,
     terminal: RefCell<Option<Rc<AsyncFd<Rc<OwnedFd>>>>>,
-    /// The terminal's other end, until the program has it.
+    /// The program's end of the terminal, until the program starts.
     command_end: RefCell<Option<OwnedFd>>,
     agent: RefCell<Option<Agent>>,
     is_started: Cell<bool>,
+    /// The running program.
     pid: Cell<Option<Pid>>,
 }
 
@@ -49,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Whether it was done.
+    /// Does a request. Returns false for one that is refused.
     pub fn request(
         self: &Rc<Self>,
         mux: &Rc<Mux>,
@@ -94,14 +98,10 @@ impl Session {
         if !kind.is_some_and(|kind| self.set_variable("TERM", kind)) || self.terminal.borrow().is_some() {
             return Ok(false);
         }
-        let Some((end, command_end)) = warn(mux, "open a terminal", mux.host.open_terminal()) else {
-            return Ok(false);
-        };
-        let Some(path) =
-            warn(mux, "set up a terminal", pty::set_up(end.get_ref(), &command_end, size, modes))
-        else {
-            return Ok(false);
-        };
+        let opened = mux.host.open_terminal();
+        let Some((end, command_end)) = warn(mux, "open a terminal", opened) else { return Ok(false) };
+        let set_up = pty::set_up(end.get_ref(), &command_end, size, modes);
+        let Some(path) = warn(mux, "set up a terminal", set_up) else { return Ok(false) };
         self.environment.borrow_mut().insert("SSH_TTY".into(), path);
         self.terminal.replace(Some(Rc::new(end)));
         self.command_end.replace(Some(command_end));
@@ -112,7 +112,7 @@ impl Session {
         self.terminal.borrow().as_ref().is_some_and(|end| pty::resize(end.get_ref(), size).is_ok())
     }
 
-    /// To the program's process group, as a terminal's keys would.
+    /// Signals the program's process group, as a terminal's keys would.
     fn signal(&self, name: &str) -> bool {
         let (Some(pid), Some(signal)) = (self.pid.get(), signals::named(name)) else { return false };
         kill_process_group(pid, signal).is_ok()
@@ -120,7 +120,7 @@ impl Session {
 
     fn forward_agent(&self, mux: &Rc<Mux>) -> bool {
         let Some(agent) = warn(mux, "forward an agent", Agent::listen(mux)) else { return false };
-        self.environment.borrow_mut().insert("SSH_AUTH_SOCK".into(), agent.socket());
+        self.environment.borrow_mut().insert("SSH_AUTH_SOCK".into(), agent.socket().display().to_string());
         self.agent.replace(Some(agent));
         true
     }
@@ -152,13 +152,13 @@ fn may_set(variable: &str) -> bool {
 
 fn size(details: &mut Reader) -> Result<Size, Broken> {
     let size = Size { columns: details.u32()?, rows: details.u32()? };
-    // The same in pixels, which no terminal here has.
+    // The size in pixels is ignored.
     details.u32()?;
     details.u32()?;
     Ok(size)
 }
 
-/// The way to the client's own agent, for as long as the channel that asked for it.
+/// A socket that is forwarded to the client's SSH agent, removed when dropped.
 struct Agent {
     directory: PathBuf,
     serving: AbortHandle,
@@ -172,29 +172,24 @@ impl Agent {
         let directory = PathBuf::from(format!("/tmp/ssh-{:016x}", u64::from_ne_bytes(random)));
         let host = mux.host.clone();
         host.as_user(&mut || fs::DirBuilder::new().mode(0o700).create(&directory))?;
-        let listener = forward::listen_unix(socket_in(&directory).as_bytes(), &*host)?;
+        let listener = forward::listen_unix(directory.join(SOCKET).as_os_str().as_bytes(), &*host)?;
         let serving = forward::serve_unix(mux.clone(), listener, "auth-agent@openssh.com", None);
         Ok(Agent { serving: spawn_local(serving).abort_handle(), directory, host })
     }
 
-    fn socket(&self) -> String {
-        socket_in(&self.directory)
+    fn socket(&self) -> PathBuf {
+        self.directory.join(SOCKET)
     }
-}
-
-fn socket_in(directory: &std::path::Path) -> String {
-    directory.join("agent").to_string_lossy().into_owned()
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
         self.serving.abort();
-        // The user may have replaced the path by now.
-        let removed = self.host.as_user(&mut || {
+        // As the user: the path may have been replaced by a link.
+        let _ = self.host.as_user(&mut || {
             fs::remove_file(self.socket())?;
             fs::remove_dir(&self.directory)
         });
-        drop(removed);
     }
 }
 

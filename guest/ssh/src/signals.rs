@@ -1,4 +1,4 @@
-//! The signals that SSH has names for (RFC 4254, 6.10).
+//! SSH's names of signals (RFC 4254, 6.10).
 
 use rustix::process::Signal;
 

@@ -1,4 +1,4 @@
-//! From bytes to messages: the versions, the key exchanges and the packets (RFC 4253).
+//! Turns bytes into messages: the versions, the key exchanges and the packets (RFC 4253).
 
 use std::rc::Rc;
 
@@ -12,20 +12,21 @@ use crate::link::Link;
 use crate::messages::*;
 use crate::wire::{Message, Reader};
 
-/// OpenSSH's client reports only to servers of this name that the reader of a command's output has gone.
+/// The server's version. OpenSSH's client sends eow@openssh.com only to servers whose version begins like this.
 const VERSION: &str = concat!("SSH-2.0-OpenSSH_compatible_Vivarium_", env!("CARGO_PKG_VERSION"));
 const VERSION_BYTES: usize = 255;
 
+/// The client's message that is expected next.
 enum Stage {
-    /// The client's version is awaited.
-    Version { server_offer: Vec<u8> },
-    /// The client's first offer is.
-    Offer { server_offer: Vec<u8> },
-    /// The client's share is.
-    Share { server_offer: Vec<u8>, client_offer: Bytes, agreement: Agreement },
-    /// The client's NEWKEYS is.
+    /// The client's version line.
+    Version,
+    /// The client's first KEXINIT.
+    Offer,
+    /// The client's share of the key exchange.
+    Share { client_offer: Bytes, agreement: Agreement },
+    /// The client's NEWKEYS.
     NewKeys { cipher: Cipher, keys: Keys, is_strict: bool },
-    /// Keys are as they are.
+    /// Any message: no key exchange is under way.
     Open,
 }
 
@@ -36,42 +37,53 @@ pub struct Transport {
     opener: Opener,
     stage: Stage,
     client_version: Vec<u8>,
+    /// This side's last KEXINIT.
+    server_offer: Vec<u8>,
     session: Option<Hash>,
-    /// Both sides count packets from zero with every key, and send only messages of the first exchange during it:
-    /// else an attacker in between could drop the first messages unnoticed.
+    /// Strict key exchange: both sides count packets from zero with every key, and send nothing else during the first
+    /// exchange. Without it an attacker in between could drop the first messages unnoticed.
     is_strict: bool,
+    /// Number of packets received.
     packets: u64,
+    /// Whether the next packet is ignored, as the client's wrong guess.
     ignores_next: bool,
 }
 
 impl Transport {
-    /// Sends the version and the offer, which wait for nothing.
+    /// Sends this side's version and offer at once.
     pub fn new(link: Rc<Link>, signer: Signer) -> Result<Self, Broken> {
-        let server_offer = kex::offer()?;
         link.send_clear(format!("{VERSION}\r\n").as_bytes());
-        link.queue_messages();
-        link.send_at_once(&server_offer);
-        Ok(Transport {
+        let mut transport = Transport {
             link,
             signer,
             arrived: BytesMut::new(),
             opener: Opener::default(),
-            stage: Stage::Version { server_offer },
+            stage: Stage::Version,
             client_version: Vec::new(),
+            server_offer: Vec::new(),
             session: None,
             is_strict: false,
             packets: 0,
             ignores_next: false,
-        })
+        };
+        transport.offer()?;
+        Ok(transport)
+    }
+
+    fn offer(&mut self) -> Result<(), Broken> {
+        self.server_offer = kex::offer()?;
+        self.link.queue_messages();
+        self.link.send_at_once(&self.server_offer);
+        Ok(())
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.arrived.extend_from_slice(bytes);
     }
 
-    /// The next message that is not the transport's own.
+    /// The next message for the connection; messages of the transport are handled here.
     pub fn next(&mut self) -> Result<Option<Bytes>, Broken> {
-        if matches!(self.stage, Stage::Version { .. }) && !self.read_version()? {
+        if matches!(self.stage, Stage::Version) && !self.read_version()? {
             return Ok(None);
         }
         while let Some(message) = self.opener.open(&mut self.arrived)? {
@@ -98,9 +110,7 @@ impl Transport {
             return unknown("something else");
         }
         self.client_version = version.to_vec();
-        if let Stage::Version { server_offer } = std::mem::replace(&mut self.stage, Stage::Open) {
-            self.stage = Stage::Offer { server_offer };
-        }
+        self.stage = Stage::Offer;
         Ok(true)
     }
 
@@ -110,14 +120,12 @@ impl Transport {
         match (kind, std::mem::replace(&mut self.stage, Stage::Open)) {
             (DISCONNECT, _) => Err(Broken::gone()),
             (KEXINIT, Stage::Open) => {
-                let server_offer = kex::offer()?;
-                self.link.queue_messages();
-                self.link.send_at_once(&server_offer);
-                self.begin(server_offer, message)
+                self.offer()?;
+                self.begin(message)
             }
-            (KEXINIT, Stage::Offer { server_offer }) => self.begin(server_offer, message),
-            (KEX_ECDH_INIT, Stage::Share { server_offer, client_offer, agreement }) => {
-                self.finish(&server_offer, &client_offer, &agreement, &message)
+            (KEXINIT, Stage::Offer) => self.begin(message),
+            (KEX_ECDH_INIT, Stage::Share { client_offer, agreement }) => {
+                self.finish(&client_offer, &agreement, &message)
             }
             (NEWKEYS, Stage::NewKeys { cipher, keys, is_strict }) => {
                 self.opener.rekey(cipher, &keys, is_strict);
@@ -134,7 +142,7 @@ impl Transport {
         }
     }
 
-    fn begin(&mut self, server_offer: Vec<u8>, client_offer: Bytes) -> Result<Option<Bytes>, Broken> {
+    fn begin(&mut self, client_offer: Bytes) -> Result<Option<Bytes>, Broken> {
         let agreement = kex::agree(&client_offer)?;
         if self.session.is_none() {
             self.is_strict = agreement.is_strict;
@@ -143,13 +151,12 @@ impl Transport {
             }
         }
         self.ignores_next = agreement.is_guess_wrong;
-        self.stage = Stage::Share { server_offer, client_offer, agreement };
+        self.stage = Stage::Share { client_offer, agreement };
         Ok(None)
     }
 
     fn finish(
         &mut self,
-        server_offer: &[u8],
         client_offer: &[u8],
         agreement: &Agreement,
         message: &[u8],
@@ -158,17 +165,17 @@ impl Transport {
             client_version: &self.client_version,
             server_version: VERSION.as_bytes(),
             client_offer,
-            server_offer,
+            server_offer: &self.server_offer,
         };
         let client_share = Reader::new(&message[1..]).string()?;
         let (reply, secrets) = kex::exchange(agreement, &greetings, client_share, &self.signer)?;
-        let session = *self.session.get_or_insert(secrets.hash());
+        let session = *self.session.get_or_insert(secrets.hash);
         self.link.send_at_once(&reply);
         self.link.send_at_once(Message::new(NEWKEYS).as_ref());
-        let keys = secrets.sealing(agreement.to_client, &session);
+        let keys = secrets.keys(agreement.to_client, &session, *b"BD");
         self.link.rekey(agreement.to_client, &keys, self.is_strict);
         self.link.send_queued();
-        let keys = secrets.opening(agreement.from_client, &session);
+        let keys = secrets.keys(agreement.from_client, &session, *b"AC");
         self.stage = Stage::NewKeys { cipher: agreement.from_client, keys, is_strict: self.is_strict };
         Ok(None)
     }

@@ -1,8 +1,8 @@
-//! The data types of SSH (RFC 4251, 5), read and written.
+//! Reads and writes the data types of SSH (RFC 4251, 5).
 
 use crate::broken::Broken;
 
-/// The unread rest of a message. The client chooses every byte of it.
+/// The unread rest of a message, whose bytes are not trusted.
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -38,13 +38,13 @@ impl<'a> Reader<'a> {
         self.bytes(length as usize)
     }
 
-    /// None when it is not UTF-8, which concerns one request only.
+    /// A string as text. None if it is not UTF-8, which must fail one request only and not the connection.
     pub fn text(&mut self) -> Result<Option<&'a str>, Broken> {
         Ok(std::str::from_utf8(self.string()?).ok())
     }
 }
 
-/// A message in the making.
+/// A message, built field by field.
 pub struct Message(Vec<u8>);
 
 impl Message {
@@ -52,7 +52,7 @@ impl Message {
         Message(vec![kind])
     }
 
-    /// Not a message but a part of one.
+    /// A part of a message, without a message number.
     pub fn part() -> Self {
         Message(Vec::new())
     }
@@ -83,7 +83,7 @@ impl Message {
         self.u32(bytes.len() as u32).bytes(bytes)
     }
 
-    /// A positive number, big-endian, as short as it can be without looking negative.
+    /// A positive number: big-endian, without leading zeros except one before a highest bit that is set.
     pub fn mpint(self, number: &[u8]) -> Self {
         let leading = number.iter().take_while(|byte| **byte == 0).count();
         let digits = &number[leading..];

@@ -1,6 +1,6 @@
-//! How much an answer may weigh, counted as it is made.
+//! Counts the bytes of an answer while it is made.
 
-/// Limit of a list or a find. The host takes 32 MiB; the rest is for the framing.
+/// Limit of the names of a list or a find. The host takes 32 MiB, framing included.
 pub const ANSWER_BYTES: usize = 31 * 1024 * 1024;
 
 /// The bytes left of an answer's limit.
@@ -11,19 +11,15 @@ impl Budget {
         Budget(bytes)
     }
 
-    /// Takes a string of an array if it fits.
+    /// Takes the bytes of a string in an array. Returns false if they do not fit.
     pub fn takes(&mut self, text: &str) -> bool {
         self.take(json_bytes(text))
     }
 
     pub fn take(&mut self, bytes: usize) -> bool {
-        match self.0.checked_sub(bytes) {
-            Some(left) => {
-                self.0 = left;
-                true
-            }
-            None => false,
-        }
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
     }
 }
 

@@ -1,5 +1,5 @@
-//! `DELETE /v1/files`: a link is removed, never its target. A tree is removed from its leaves up, by handles: no link
-//! is followed, and no file system boundary is crossed.
+//! `DELETE /v1/files`: removes a file, an empty directory or a tree. A tree is removed from its leaves up, by handles of
+//! its directories: no link is followed, and no file system boundary is crossed.
 
 use std::os::fd::OwnedFd;
 
@@ -11,18 +11,18 @@ use search::pace::Pace;
 use super::faults::{Code, Fault};
 use super::paths::{Path, Workspace};
 use super::resolve::{Last, Parents, resolve};
-use super::work::Done;
 
-/// Nested directories that are open at a time.
+/// Limit of nested directories, which are all open at a time.
 const DEPTH: usize = 4096;
-/// Names read at a time, before they go.
+/// Names that are read from a directory before they are removed.
 const NAMES: usize = 4096;
+/// Flags for a directory of the tree: no link, and no other file system.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-pub fn delete(workspace: &Workspace, path: &Path, recursive: bool, pace: &Pace) -> Result<Done, Fault> {
+pub fn delete(workspace: &Workspace, path: &Path, recursive: bool, pace: &Pace) -> Result<(), Fault> {
     let below = resolve(workspace, path, Last::Keep, Parents::Expect)?.below_root()?;
     let object = below.object.ok_or(Errno::NOENT)?;
     if !object.is_directory() {
@@ -32,7 +32,7 @@ pub fn delete(workspace: &Workspace, path: &Path, recursive: bool, pace: &Pace) 
     } else {
         unlinkat(&below.parent, below.name.as_slice(), AtFlags::REMOVEDIR)?;
     }
-    Ok(Done {})
+    Ok(())
 }
 
 struct Level {
@@ -42,7 +42,7 @@ struct Level {
 }
 
 fn remove_tree(parent: &OwnedFd, name: Vec<u8>, pace: &Pace) -> Result<(), Fault> {
-    // An empty one need not be readable.
+    // An empty directory is removed without being read: the user may not read it.
     if unlinkat(parent, name.as_slice(), AtFlags::REMOVEDIR).is_ok() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn remove_tree(parent: &OwnedFd, name: Vec<u8>, pace: &Pace) -> Result<(), Fault
     while let Some(depth) = levels.len().checked_sub(1) {
         let top = &mut levels[depth];
         if pace.is_gone() {
-            return Err(Fault::new(Code::Internal, "nobody waits for the removal any more"));
+            return Err(Fault::new(Code::INTERNAL, "nobody waits for the removal any more"));
         }
         if top.below.is_empty() {
             top.below = some_names(&top.directory)?;
@@ -62,7 +62,7 @@ fn remove_tree(parent: &OwnedFd, name: Vec<u8>, pace: &Pace) -> Result<(), Fault
         if next.kind != FileType::Directory {
             gone(unlinkat(&top.directory, next.bytes.as_slice(), AtFlags::empty()))?;
         } else if depth + 1 == DEPTH {
-            return Err(Fault::new(Code::BadPath, format!("more than {DEPTH} directories in each other")));
+            return Err(Fault::new(Code::BAD_PATH, format!("more than {DEPTH} directories in each other")));
         } else if unlinkat(&top.directory, next.bytes.as_slice(), AtFlags::REMOVEDIR).is_err() {
             let below = open_level(&top.directory, next.bytes)?;
             levels.push(below);
@@ -84,7 +84,7 @@ fn open_level(parent: &OwnedFd, name: Vec<u8>) -> Result<Level, Errno> {
     Ok(Level { below: some_names(&directory)?, directory, name })
 }
 
-/// Seeks to the start each time: removed names do not come again.
+/// The next names of a directory, read from its start: the names before have been removed.
 fn some_names(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
     rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0))?;
     let mut names = Vec::new();
@@ -95,7 +95,7 @@ fn some_names(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
     Ok(names)
 }
 
-/// Another process may have removed it first.
+/// Accepts that another process has removed the name first.
 fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     if removed == Err(Errno::NOENT) { Ok(()) } else { removed }
 }

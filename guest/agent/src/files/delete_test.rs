@@ -22,12 +22,12 @@ fn files_and_empty_directories_go_and_full_ones_only_if_asked() {
     for path in ["f", "empty", "fifo"] {
         remove(&place, path).unwrap();
     }
-    assert_eq!(remove(&place, "d"), Err(Code::DirectoryNotEmpty));
-    assert_eq!(remove(&place, "f"), Err(Code::NoSuchFile));
-    assert_eq!(remove(&place, "d/f/x"), Err(Code::ParentNotADirectory));
+    assert_eq!(remove(&place, "d"), Err(Code::DIRECTORY_NOT_EMPTY));
+    assert_eq!(remove(&place, "f"), Err(Code::NO_SUCH_FILE));
+    assert_eq!(remove(&place, "d/f/x"), Err(Code::PARENT_NOT_A_DIRECTORY));
     assert!(place.path("d/f").exists());
     remove_all(&place, "d").unwrap();
-    assert_eq!(remove_all(&place, "d"), Err(Code::NoSuchFile));
+    assert_eq!(remove_all(&place, "d"), Err(Code::NO_SUCH_FILE));
     assert_eq!(names_in(&place.workspace.path), [""; 0]);
 }
 
@@ -45,8 +45,8 @@ fn the_workspace_root_stays_under_all_its_names() {
         format!("{root}/d/.."),
     ];
     for path in names {
-        assert_eq!(remove(&place, &path), Err(Code::WorkspaceRoot), "{path}");
-        assert_eq!(remove_all(&place, &path), Err(Code::WorkspaceRoot), "{path}");
+        assert_eq!(remove(&place, &path), Err(Code::WORKSPACE_ROOT), "{path}");
+        assert_eq!(remove_all(&place, &path), Err(Code::WORKSPACE_ROOT), "{path}");
     }
     assert!(place.path("d/f").exists());
 }
@@ -77,8 +77,8 @@ fn a_way_through_a_link_to_the_root_leads_to_the_same_root() {
     place.file("f", "");
     place.link("root", ".");
     place.link("up", "..");
-    assert_eq!(remove_all(&place, "up/workspace"), Err(Code::WorkspaceRoot));
-    assert_eq!(remove_all(&place, "root/up/workspace/."), Err(Code::WorkspaceRoot));
+    assert_eq!(remove_all(&place, "up/workspace"), Err(Code::WORKSPACE_ROOT));
+    assert_eq!(remove_all(&place, "root/up/workspace/."), Err(Code::WORKSPACE_ROOT));
     assert_eq!(remove_all(&place, "up/workspace/root"), Ok(()));
     assert_eq!(names_in(&place.workspace.path), ["f", "up"]);
 }
@@ -88,8 +88,8 @@ fn files_of_root_stay() {
     let place = Place::new();
     fs::create_dir(place.path("roots")).unwrap();
     fs::write(place.path("roots/f"), "").unwrap();
-    assert_eq!(remove(&place, "roots/f"), Err(Code::PermissionDenied));
-    assert_eq!(remove_all(&place, "roots"), Err(Code::PermissionDenied));
+    assert_eq!(remove(&place, "roots/f"), Err(Code::PERMISSION_DENIED));
+    assert_eq!(remove_all(&place, "roots"), Err(Code::PERMISSION_DENIED));
     assert!(place.path("roots/f").exists());
 }
 
@@ -118,8 +118,8 @@ fn a_file_system_mounted_below_is_left_alone() {
     let place = Place::new();
     with_mount(&place, "d/mnt", "size=1m,mode=777", || {
         fs::write(place.path("d/mnt/f"), "").unwrap();
-        assert_eq!(remove_all(&place, "d"), Err(Code::Busy));
+        assert_eq!(remove_all(&place, "d"), Err(Code::BUSY));
         assert_eq!(remove_all(&place, "d/mnt/f"), Ok(()));
-        assert_eq!(remove_all(&place, "d/mnt"), Err(Code::Busy));
+        assert_eq!(remove_all(&place, "d/mnt"), Err(Code::BUSY));
     });
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/files/find`: the files and links whose paths below a directory match a glob.
+//! `GET /v1/files/find`: finds the files and links whose paths below a directory match a glob.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -61,7 +61,7 @@ pub fn find(workspace: &Workspace, find: &Find, pace: &Pace) -> Result<FindResul
 
 struct Search<'a> {
     glob: &'a Glob,
-    /// One entry per directory on the way down.
+    /// The glob's positions in each directory of the path down to the present one.
     positions: Vec<Positions>,
     prefix: Vec<u8>,
     max_results: usize,
@@ -72,7 +72,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Names without wildcards are gone to directly, past any number of others.
+    /// Opens the glob's leading names without wildcards directly, and walks the directory below them.
     fn run(&mut self, mut directory: OwnedFd, pace: &Pace) -> Result<(), Fault> {
         let literals = self.glob.literal_start();
         self.positions.push(self.glob.positions_after(literals.len()));
@@ -81,7 +81,7 @@ impl Search<'_> {
                 self.take_if_there(&directory, name);
                 return Ok(());
             }
-            // Below a file, or a directory that the user may not read, nothing can match.
+            // Nothing matches below a name that is no directory, or that the user may not read.
             let Ok(below) = open_beneath(&directory, name, READ_DIRECTORY) else {
                 return Ok(());
             };

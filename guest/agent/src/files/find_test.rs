@@ -46,9 +46,9 @@ fn paths_are_absolute_in_byte_order_and_of_no_directories() {
     ] {
         assert_eq!(found(&place, path, pattern, 100).unwrap().0, paths, "{path} {pattern}");
     }
-    assert_eq!(found(&place, "b", "*", 1), Err(Code::NotADirectory));
-    assert_eq!(found(&place, "x", "*", 1), Err(Code::NoSuchFile));
-    assert_eq!(found(&place, ".", "[", 1), Err(Code::BadPattern));
+    assert_eq!(found(&place, "b", "*", 1), Err(Code::NOT_A_DIRECTORY));
+    assert_eq!(found(&place, "x", "*", 1), Err(Code::NO_SUCH_FILE));
+    assert_eq!(found(&place, ".", "[", 1), Err(Code::BAD_PATTERN));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn paths_name_what_is_below_the_workspace_or_are_refused() {
     for mut random in inputs(8_000) {
         let said = text(&mut random, &PATHS);
         match Path::parse(&workspace, &said) {
-            Err(fault) => assert!(matches!(fault.code, Code::BadPath | Code::OutsideWorkspace), "{said:?}"),
+            Err(fault) => assert!(matches!(fault.code, Code::BAD_PATH | Code::OUTSIDE_WORKSPACE), "{said:?}"),
             Ok(path) => {
                 assert!(path.absolute(&workspace).len() <= 2 * PATH_BYTES);
                 for name in &path.names {

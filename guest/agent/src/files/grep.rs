@@ -1,8 +1,7 @@
-//! `GET /v1/files/grep`: the lines that match a pattern, in one file or in those below a directory.
+//! `GET /v1/files/grep`: finds the lines that match a pattern, in one file or in all files below a directory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::fs::FileType;
@@ -24,7 +23,7 @@ const MOST_FILES: u64 = 10_000;
 const READ_BYTES: u64 = 256 * 1024 * 1024;
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 const MOST_CONTEXT: u64 = 10;
-/// JSON around the texts of one match: keys, digits and punctuation.
+/// Bytes of JSON around the texts of one match: keys, digits and punctuation.
 const FRAME_BYTES: usize = 96;
 
 pub struct Grep {
@@ -71,9 +70,9 @@ impl Grep {
 
 fn base_names(pattern: &str) -> Result<Wildcard, Fault> {
     match pattern.contains('/') {
-        true => Err(Fault::new(Code::BadPattern, "file_pattern: expected a pattern of names, without /")),
+        true => Err(Fault::new(Code::BAD_PATTERN, "file_pattern: expected a pattern of names, without /")),
         false => Wildcard::parse(pattern)
-            .map_err(|bad| Fault::new(Code::BadPattern, bad.words.replacen("pattern", "file_pattern", 1))),
+            .map_err(|bad| Fault::new(Code::BAD_PATTERN, bad.words.replacen("pattern", "file_pattern", 1))),
     }
 }
 
@@ -183,18 +182,14 @@ impl Visitor for Hunt<'_> {
             return Next::Stop;
         }
         self.files += 1;
-        // A file that has gone meanwhile, or that the user may not read, is not searched.
-        let opened = look_and_open(found.parent, found.name);
-        let Ok(file) = opened else {
+        // A file that was removed meanwhile, or that the user may not read, is skipped.
+        let object = resolve::look(found.parent, found.name).map_err(Fault::from);
+        let Ok(file) = object.and_then(|object| open::regular_file(&object)) else {
             return Next::GoOn;
         };
         let path = names::to_text(&[&self.prefix, &b"/"[..], found.path].concat());
         self.search_file(file, &path)
     }
-}
-
-fn look_and_open(parent: &OwnedFd, name: &[u8]) -> Result<std::fs::File, Fault> {
-    open::regular_file(&resolve::look(parent, name)?)
 }
 
 fn shown(found: Match, path: &str, with_context: bool) -> GrepMatch {

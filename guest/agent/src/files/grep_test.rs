@@ -52,9 +52,9 @@ fn lines_come_in_the_order_of_paths_and_lines() {
     assert_eq!(with(&place, ".", "Foo", |grep| grep.is_case_sensitive = true).unwrap().0, ["b/c:2:Foo"]);
     assert_eq!(lines(&place, "b.txt", "foo"), ["b.txt:1:foo 1"]);
     assert_eq!(lines(&place, "link", "foo"), ["link:1:foo 1"]);
-    assert_eq!(with(&place, "fifo", "foo", |_| {}), Err(Code::NotARegularFile));
-    assert_eq!(with(&place, "x", "foo", |_| {}), Err(Code::NoSuchFile));
-    assert_eq!(with(&place, ".", "(", |_| {}), Err(Code::BadPattern));
+    assert_eq!(with(&place, "fifo", "foo", |_| {}), Err(Code::NOT_A_REGULAR_FILE));
+    assert_eq!(with(&place, "x", "foo", |_| {}), Err(Code::NO_SUCH_FILE));
+    assert_eq!(with(&place, ".", "(", |_| {}), Err(Code::BAD_PATTERN));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn binary_and_unreadable_files_are_passed_over() {
     fs::write(place.path("roots"), "foo").unwrap();
     fs::set_permissions(place.path("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(with(&place, ".", "foo", |_| {}).unwrap(), (vec!["text:1:foo".into()], 1, false));
-    assert_eq!(with(&place, "roots", "foo", |_| {}), Err(Code::PermissionDenied));
+    assert_eq!(with(&place, "roots", "foo", |_| {}), Err(Code::PERMISSION_DENIED));
     assert_eq!(with(&place, "binary", "foo", |_| {}).unwrap(), (vec![], 0, false));
 }
 

@@ -1,7 +1,7 @@
-//! `GET /v1/files/list`: the names in one directory, hidden ones too, directories and links to them with a `/` behind.
+//! `GET /v1/files/list`: lists all names in one directory. Directories, and links to directories, end with `/`.
 
 use rustix::fs::{AtFlags, FileType, statat};
-use search::directory::{self, Name, by_bytes};
+use search::directory::{self, Name, Order};
 use search::pace::Pace;
 
 use super::answers::{ANSWER_BYTES, Budget};
@@ -16,7 +16,7 @@ pub struct FileList {
 
 pub fn list(workspace: &Workspace, path: &Path, pace: &Pace) -> Result<FileList, Fault> {
     let directory = open::directory(&open::existing(workspace, path)?)?;
-    let found = directory::read(&directory, by_bytes, unfinished::is_hidden, directory::NAMES, pace)?;
+    let found = directory::read(&directory, Order::Names, unfinished::is_hidden, directory::NAMES, pace)?;
     let mut list = FileList { entries: Vec::with_capacity(found.first.len()), truncated: found.is_cut };
     let mut budget = Budget::new(ANSWER_BYTES);
     for name in found.first {

@@ -43,9 +43,9 @@ fn names_are_in_byte_order_and_directories_end_in_a_slash() {
     ];
     assert_eq!(entries(&place, ".").unwrap(), expected);
     assert_eq!(entries(&place, "to-d").unwrap(), [""; 0]);
-    assert_eq!(entries(&place, "a"), Err(Code::NotADirectory));
-    assert_eq!(entries(&place, "fifo"), Err(Code::NotADirectory));
-    assert_eq!(entries(&place, "to-root"), Err(Code::OutsideWorkspace));
+    assert_eq!(entries(&place, "a"), Err(Code::NOT_A_DIRECTORY));
+    assert_eq!(entries(&place, "fifo"), Err(Code::NOT_A_DIRECTORY));
+    assert_eq!(entries(&place, "to-root"), Err(Code::OUTSIDE_WORKSPACE));
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_directory_that_the_user_may_not_read_is_refused() {
     let place = Place::new();
     fs::create_dir(place.path("roots")).unwrap();
     fs::set_permissions(place.path("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    assert_eq!(entries(&place, "roots"), Err(Code::PermissionDenied));
-    assert_eq!(entries(&place, "roots/x"), Err(Code::PermissionDenied));
+    assert_eq!(entries(&place, "roots"), Err(Code::PERMISSION_DENIED));
+    assert_eq!(entries(&place, "roots/x"), Err(Code::PERMISSION_DENIED));
 }
 
 #[test]

@@ -26,9 +26,9 @@ fn one_that_is_there_is_fine_and_a_file_is_not() {
         assert_eq!(make(&place, path), Ok(()), "{path}");
     }
     place.fifo("fifo");
-    assert_eq!(make(&place, "f"), Err(Code::FileExists));
-    assert_eq!(make(&place, "fifo"), Err(Code::FileExists));
-    assert_eq!(make(&place, "f/d"), Err(Code::ParentNotADirectory));
+    assert_eq!(make(&place, "f"), Err(Code::FILE_EXISTS));
+    assert_eq!(make(&place, "fifo"), Err(Code::FILE_EXISTS));
+    assert_eq!(make(&place, "f/d"), Err(Code::PARENT_NOT_A_DIRECTORY));
     make(&place, "to-d/x").unwrap();
     assert!(place.path("d/x").is_dir());
 }
@@ -37,8 +37,8 @@ fn one_that_is_there_is_fine_and_a_file_is_not() {
 fn nothing_is_left_of_a_directory_that_cannot_be_made() {
     let place = Place::new();
     std::fs::create_dir(place.path("roots")).unwrap();
-    assert_eq!(make(&place, "roots/a/b"), Err(Code::PermissionDenied));
+    assert_eq!(make(&place, "roots/a/b"), Err(Code::PERMISSION_DENIED));
     assert_eq!(names_in(&place.path("roots")), [""; 0]);
-    assert_eq!(make(&place, &format!("a/{}", "n".repeat(256))), Err(Code::BadPath));
+    assert_eq!(make(&place, &format!("a/{}", "n".repeat(256))), Err(Code::BAD_PATH));
     assert!(!place.path("a").exists());
 }

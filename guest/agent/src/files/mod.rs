@@ -1,8 +1,8 @@
-//! Files of the session, below `/workspace`, with the rights of the guest user. The contract is `files.ts`.
+//! Requests about files below `/workspace`, done with the rights of the guest user. The contract is `files.ts`.
 //!
-//! A request's path is text (`paths`, `names`), becomes handles (`resolve`, `open`) and then the argument of an
-//! operation, one file each. `work` runs operations on a thread with the user's rights. `find` and `grep` use the
-//! crate `search`. `upload` is the service's own way to put files, also outside the workspace.
+//! `paths` and `names` parse a request's path, `resolve` and `open` turn it into handles, and each operation is one file.
+//! `work` runs operations on a thread with the user's rights. `find` and `grep` use the crate `search`. `upload` is for
+//! the service itself, and writes outside the workspace too.
 
 mod answers;
 mod delete;
@@ -55,23 +55,20 @@ struct Rename {
 }
 
 pub async fn read(query: &str) -> Result<Response<Body>, Refusal> {
-    let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
-    let (text, path) = path_of(&workspace, &query)?;
+    let (workspace, query, text, path) = parse(query)?;
     let max_bytes = query.number("max_bytes").map_err(Fault::into_refusal)?;
     read::read(workspace, path, max_bytes).await.map_err(|fault| fault.about(&text).into_refusal())
 }
 
 pub async fn write(machine: &Machine, query: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
     let _member = machine.burst.join();
-    let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
-    let (text, path) = path_of(&workspace, &query)?;
+    let (workspace, _, text, path) = parse(query)?;
     let written = write::write(workspace, path, body).await;
     body::json(&written.map_err(|fault| fault.about(&text).into_refusal())?)
 }
 
 pub async fn list(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
-    let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
-    let (text, path) = path_of(&workspace, &query)?;
+    let (workspace, _, text, path) = parse(query)?;
     work::answer_list(machine, Takes::Short, move |pace| {
         let listed = list::list(&workspace, &path, pace).map_err(|fault| fault.about(&text))?;
         Ok((listed.entries, json!({ "truncated": listed.truncated })))
@@ -106,8 +103,7 @@ pub async fn grep(machine: &Machine, query: &str) -> Result<Response<Body>, Refu
 }
 
 pub async fn delete(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
-    let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
-    let (text, path) = path_of(&workspace, &query)?;
+    let (workspace, query, text, path) = parse(query)?;
     let recursive = query.flag("recursive").map_err(Fault::into_refusal)?;
     let takes = if recursive { Takes::Long } else { Takes::Short };
     work::answer(machine, takes, move |pace| {
@@ -140,8 +136,10 @@ pub async fn rename(machine: &Machine, body: Incoming) -> Result<Response<Body>,
     .await
 }
 
-fn path_of(workspace: &Workspace, query: &Query) -> Result<(String, Path), Refusal> {
+/// The parts of a query with a path: the path as text and parsed, and the other parameters.
+fn parse(query: &str) -> Result<(Workspace, Query, String, Path), Refusal> {
+    let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
     let text = query.text("path").map_err(Fault::into_refusal)?;
-    let path = Path::parse(workspace, &text).map_err(|fault| fault.about(&text).into_refusal())?;
-    Ok((text, path))
+    let path = Path::parse(&workspace, &text).map_err(|fault| fault.about(&text).into_refusal())?;
+    Ok((workspace, query, text, path))
 }

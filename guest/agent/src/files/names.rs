@@ -1,5 +1,5 @@
-//! Names as text. A byte that is not UTF-8 is written `\xHH`, and so is a backslash that would read as the start of
-//! such an escape. Every listed name can be used in a request.
+//! Converts names to text and back. A byte that is not UTF-8 is written `\xHH`, and so is a backslash that would read as
+//! the start of such an escape. So every listed name can be used in a request.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ pub fn to_text(name: &[u8]) -> String {
     for chunk in name.utf8_chunks() {
         let valid = chunk.valid();
         for (at, c) in valid.char_indices() {
-            match piece(&valid.as_bytes()[at..]) {
+            match escape(&valid.as_bytes()[at..]) {
                 Some(_) => text.push_str("\\x5c"),
                 None => text.push(c),
             }
@@ -25,17 +25,17 @@ pub fn to_bytes(text: &str) -> Vec<u8> {
     let mut name = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
-        let byte = piece(&text[at..]);
+        let byte = escape(&text[at..]);
         name.push(byte.unwrap_or(text[at]));
-        at += if byte.is_some() { PIECE_BYTES } else { 1 };
+        at += if byte.is_some() { ESCAPE_BYTES } else { 1 };
     }
     name
 }
 
-const PIECE_BYTES: usize = 4;
+const ESCAPE_BYTES: usize = 4;
 
-/// The byte that the text's beginning stands for, if it is such a piece: `\x80` to `\xff`, or `\x5c`.
-fn piece(text: &[u8]) -> Option<u8> {
+/// The byte of an escape at the start of the text: `\x80` to `\xff`, or `\x5c`.
+fn escape(text: &[u8]) -> Option<u8> {
     let [b'\\', b'x', high, low, ..] = text else {
         return None;
     };
@@ -44,11 +44,8 @@ fn piece(text: &[u8]) -> Option<u8> {
 }
 
 fn digit(c: u8) -> Option<u8> {
-    match c {
-        b'0'..=b'9' => Some(c - b'0'),
-        b'a'..=b'f' => Some(c - b'a' + 10),
-        _ => None,
-    }
+    let digit = char::from(c).to_digit(16).filter(|_| !c.is_ascii_uppercase())?;
+    Some(digit as u8)
 }
 
 #[cfg(test)]

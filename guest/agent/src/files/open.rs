@@ -11,7 +11,7 @@ use super::faults::{Code, Fault};
 use super::resolve::{Last, Object, Parents, resolve};
 use super::{paths::Path, paths::Workspace};
 
-/// The object itself is opened, not its name once more: the name may mean a FIFO by now.
+/// Opens the object by its handle and not by its name, which may mean a FIFO by now.
 pub fn regular_file(object: &Object) -> Result<File, Fault> {
     check_regular(object)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -23,7 +23,7 @@ pub fn check_regular(object: &Object) -> Result<(), Fault> {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(Errno::ISDIR.into()),
         kind => {
-            Err(Fault::new(Code::NotARegularFile, format!("expected a regular file, got {}", word(kind))))
+            Err(Fault::new(Code::NOT_A_REGULAR_FILE, format!("expected a regular file, got {}", word(kind))))
         }
     }
 }
@@ -35,7 +35,7 @@ pub fn check_writable(object: &Object) -> Result<(), Errno> {
 pub fn directory(object: &Object) -> Result<OwnedFd, Fault> {
     match object.kind() {
         FileType::Directory => Ok(openat(&object.fd, ".", READ_DIRECTORY, Mode::empty())?),
-        kind => Err(Fault::new(Code::NotADirectory, format!("expected a directory, got {}", word(kind)))),
+        kind => Err(Fault::new(Code::NOT_A_DIRECTORY, format!("expected a directory, got {}", word(kind)))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks of a request's path that need no file system.
+//! Parses a request's path, without the file system.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,7 @@ pub use search::walk::PATH_BYTES;
 
 const NAME_BYTES: usize = 255;
 
-/// The tree that file operations work in. Its path is text as callers write it; links to it are followed when it is
-/// opened.
+/// The tree of the file operations, by its path as callers write it. Links in that path are followed.
 #[derive(Clone)]
 pub struct Workspace {
     pub path: PathBuf,
@@ -26,26 +25,26 @@ impl Workspace {
     }
 }
 
-/// The names from the workspace's root down, none of them empty, `.` or `..`.
+/// A path as the names below the workspace, none of them empty, `.` or `..`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     pub names: Vec<Vec<u8>>,
 }
 
 impl Path {
-    /// `..` takes away the name before it, as text: links are followed later, by the file system's own rules.
+    /// Parses a path. `..` removes the name before it as text; links are followed later.
     pub fn parse(workspace: &Workspace, text: &str) -> Result<Path, Fault> {
         let bytes = names::to_bytes(text);
         if bytes.is_empty() || bytes.contains(&0) || bytes.len() > PATH_BYTES {
             let words = format!("expected a path of 1 to {PATH_BYTES} bytes without NUL");
-            return Err(Fault::new(Code::BadPath, words));
+            return Err(Fault::new(Code::BAD_PATH, words));
         }
         let root = parts(workspace.text().as_bytes());
         let mut all: Vec<&[u8]> = if bytes[0] == b'/' { vec![] } else { root.clone() };
         for part in parts(&bytes) {
             if part.len() > NAME_BYTES {
                 let words = format!("expected names of at most {NAME_BYTES} bytes");
-                return Err(Fault::new(Code::BadPath, words));
+                return Err(Fault::new(Code::BAD_PATH, words));
             }
             match part {
                 b".." => drop(all.pop()),
@@ -56,7 +55,7 @@ impl Path {
         Ok(Path { names: below.iter().map(|name| name.to_vec()).collect() })
     }
 
-    /// The form that answers show: absolute and cleaned.
+    /// The absolute path, as answers show it.
     pub fn absolute(&self, workspace: &Workspace) -> Vec<u8> {
         let mut path = workspace.text().as_bytes().to_vec();
         for name in &self.names {
@@ -67,13 +66,13 @@ impl Path {
     }
 }
 
-/// Without empty parts and `.`.
+/// The parts of a path, without empty ones and `.`.
 pub fn parts(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect()
 }
 
 pub fn outside() -> Fault {
-    Fault::new(Code::OutsideWorkspace, "the path leads out of /workspace; expected one under it")
+    Fault::new(Code::OUTSIDE_WORKSPACE, "the path leads out of /workspace; expected one under it")
 }
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
             "/workspacex",
             "a/../../b",
         ] {
-            assert_eq!(parse(text), Err(Code::OutsideWorkspace), "{text}");
+            assert_eq!(parse(text), Err(Code::OUTSIDE_WORKSPACE), "{text}");
         }
     }
 
@@ -129,7 +128,7 @@ mod tests {
         let long_name = "n".repeat(256);
         let long_path = "a/".repeat(2049);
         for text in ["", "a\0b", &long_name, &long_path, &"x".repeat(5000)] {
-            assert_eq!(parse(text), Err(Code::BadPath));
+            assert_eq!(parse(text), Err(Code::BAD_PATH));
         }
         assert!(parse(&"n".repeat(255)).is_ok());
         assert!(parse(&"a/".repeat(2048)).is_ok());

@@ -1,4 +1,4 @@
-//! Parameters of a request's query. Unknown ones are ignored.
+//! Parameters of a request's query. Unknown parameters are ignored.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ impl Query {
     }
 
     pub fn text(&self, key: &str) -> Result<String, Fault> {
-        self.optional(key).ok_or_else(|| Fault::new(Code::Invalid, format!("{key}: expected, not given")))
+        self.optional(key).ok_or_else(|| Fault::new(Code::INVALID, format!("{key}: expected, not given")))
     }
 
     pub fn optional(&self, key: &str) -> Option<String> {
@@ -24,7 +24,7 @@ impl Query {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(other) => {
-                Err(Fault::new(Code::Invalid, format!("{key}: expected true or false, got {other:?}")))
+                Err(Fault::new(Code::INVALID, format!("{key}: expected true or false, got {other:?}")))
             }
         }
     }
@@ -34,16 +34,16 @@ impl Query {
             return Ok(None);
         };
         let number = text.parse().map_err(|_| {
-            Fault::new(Code::Invalid, format!("{key}: expected a whole number, got {text:?}"))
+            Fault::new(Code::INVALID, format!("{key}: expected a whole number, got {text:?}"))
         })?;
         Ok(Some(number))
     }
 
-    /// At least one; more than `most` is taken for `most`.
+    /// A number of at least 1; a larger one than `most` counts as `most`.
     pub fn count(&self, key: &str, default: usize, most: usize) -> Result<usize, Fault> {
         match self.number(key)? {
             None => Ok(default),
-            Some(0) => Err(Fault::new(Code::Invalid, format!("{key}: expected at least 1, got 0"))),
+            Some(0) => Err(Fault::new(Code::INVALID, format!("{key}: expected at least 1, got 0"))),
             Some(number) => Ok(usize::try_from(number).unwrap_or(most).min(most)),
         }
     }

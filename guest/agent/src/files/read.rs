@@ -1,4 +1,4 @@
-//! `GET /v1/files/read`: a file's content at the time it was opened, as fast as the host takes it.
+//! `GET /v1/files/read`: sends a file, of the size that it had when it was opened, as fast as the host takes it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,9 +19,9 @@ use super::paths::{Path, Workspace};
 use super::work::run_as_user;
 use crate::body::{self, Body, SizedStream};
 
-/// One frame of HTTP/2, as large as the host takes them. With its header it is whole writes to the port.
+/// Size of a piece: the largest frame of HTTP/2 that the host takes. With its header (9 bytes) it fills whole writes.
 const PIECE_BYTES: u64 = 256 * 1024 - 9;
-/// One piece is sent, one waits, and one is filled.
+/// Buffers in use: one piece is being sent, one is queued, and one is being read.
 const BUFFERS: usize = 3;
 
 pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
@@ -37,7 +37,7 @@ fn open_file(workspace: &Workspace, path: &Path, max_bytes: Option<u64>) -> Resu
     let bytes = file.metadata()?.len();
     match max_bytes {
         Some(most) if bytes > most => {
-            Err(Fault::new(Code::TooLarge, format!("expected at most {most} bytes, got a file of {bytes}")))
+            Err(Fault::new(Code::TOO_LARGE, format!("expected at most {most} bytes, got a file of {bytes}")))
         }
         _ => Ok((file, bytes)),
     }
@@ -49,7 +49,7 @@ fn stream(file: File, bytes: u64) -> Body {
     Either::Left(Either::Right(SizedStream { pieces: stream, bytes_left: bytes }))
 }
 
-/// One piece waits while the next is being read. A piece that failed ends the stream.
+/// Reads piece after piece; one is queued while the next is read. A failed read ends the stream.
 async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes>>) {
     let (mut at, mut buffers) = (0, Buffers::default());
     while at < bytes {
@@ -57,7 +57,7 @@ async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes
         let piece = piece_of(&file, at, buffers.take(count as usize)).await;
         let is_last = piece.is_err();
         if let Ok(piece) = &piece {
-            buffers.keep(piece);
+            buffers.0.push_back(piece.clone());
         }
         if pieces.send(piece).await.is_err() || is_last {
             return;
@@ -66,7 +66,7 @@ async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes
     }
 }
 
-/// Cached bytes are read at once; a thread waits for the disk.
+/// Reads a piece: at once from the page cache, otherwise on a pool thread.
 async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result<Bytes> {
     let in_memory = preadv2(file, &mut [IoSliceMut::new(&mut buffer)], at, ReadWriteFlags::NOWAIT);
     if in_memory == Ok(buffer.len()) {
@@ -80,7 +80,7 @@ async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result
     read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Pieces that were sent are filled anew: memory fresh from the kernel costs a fault for each page.
+/// The buffers of the last pieces. Sent ones are reused: new memory costs a page fault for each page.
 #[derive(Default)]
 struct Buffers(VecDeque<Bytes>);
 
@@ -94,10 +94,6 @@ impl Buffers {
             }
             _ => BytesMut::zeroed(bytes),
         }
-    }
-
-    fn keep(&mut self, piece: &Bytes) {
-        self.0.push_back(piece.clone());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /v1/files/rename`: the name itself is moved, also if it is a link, and replaces a file that has the new name.
+//! `POST /v1/files/rename`: moves a name, also that of a link, and replaces a file that has the new name.
 
 use rustix::fs::renameat;
 use rustix::io::Errno;
@@ -8,15 +8,15 @@ use super::faults::Fault;
 use super::open;
 use super::paths::{Path, Workspace};
 use super::resolve::{Last, Object, Parents, Spot, resolve};
-use super::work::Done;
 
+/// An error, and which path of the request it is about.
 #[derive(Debug)]
 pub enum Misfit {
     Path(Fault),
     Dest(Fault),
 }
 
-pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, Misfit> {
+pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<(), Misfit> {
     let from = resolve(workspace, path, Last::Keep, Parents::Expect).and_then(Spot::below_root);
     let from = from.map_err(Misfit::Path)?;
     from.object.ok_or_else(|| Misfit::Path(Errno::NOENT.into()))?;
@@ -26,13 +26,13 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, M
     moved.map_err(|errno| match errno {
         // File systems use either number for "not empty".
         Errno::EXIST | Errno::NOTEMPTY => Misfit::Dest(Errno::NOTEMPTY.into()),
-        // A file cannot replace a directory. For one with entries the code is "not empty", as for a directory.
+        // A file cannot replace a directory. The code is "not empty" if the directory has entries.
         Errno::ISDIR if to.object.as_ref().is_some_and(has_entries) => Misfit::Dest(Errno::NOTEMPTY.into()),
         Errno::ISDIR | Errno::NOTDIR => Misfit::Dest(errno.into()),
         _ => Misfit::Path(errno.into()),
     })?;
     to.made.keep();
-    Ok(Done {})
+    Ok(())
 }
 
 /// An unreadable directory counts as empty.

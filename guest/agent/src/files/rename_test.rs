@@ -48,19 +48,19 @@ fn each_reason_against_a_rename_has_its_code() {
     place.directory("d");
     place.link("out", "/tmp");
     for (path, dest, code) in [
-        ("d", "full", Code::DirectoryNotEmpty),
-        ("f", "full", Code::DirectoryNotEmpty),
-        ("d", "f", Code::NotADirectory),
-        ("f", "d", Code::IsADirectory),
-        ("full", "full/x/y", Code::ParentNotADirectory),
-        ("full", "full/y", Code::BadPath),
-        ("missing", "new/x", Code::NoSuchFile),
-        ("f/x", "y", Code::ParentNotADirectory),
-        (".", "x", Code::WorkspaceRoot),
-        ("f", ".", Code::WorkspaceRoot),
-        ("f", "out/x", Code::OutsideWorkspace),
-        ("out/x", "f", Code::OutsideWorkspace),
-        ("f", "../x", Code::OutsideWorkspace),
+        ("d", "full", Code::DIRECTORY_NOT_EMPTY),
+        ("f", "full", Code::DIRECTORY_NOT_EMPTY),
+        ("d", "f", Code::NOT_A_DIRECTORY),
+        ("f", "d", Code::IS_A_DIRECTORY),
+        ("full", "full/x/y", Code::PARENT_NOT_A_DIRECTORY),
+        ("full", "full/y", Code::BAD_PATH),
+        ("missing", "new/x", Code::NO_SUCH_FILE),
+        ("f/x", "y", Code::PARENT_NOT_A_DIRECTORY),
+        (".", "x", Code::WORKSPACE_ROOT),
+        ("f", ".", Code::WORKSPACE_ROOT),
+        ("f", "out/x", Code::OUTSIDE_WORKSPACE),
+        ("out/x", "f", Code::OUTSIDE_WORKSPACE),
+        ("f", "../x", Code::OUTSIDE_WORKSPACE),
     ] {
         assert_eq!(move_to(&place, path, dest), Err(code), "{path} to {dest}");
     }

@@ -1,6 +1,6 @@
-//! From a path to handles, one name at a time. Every step opens one name beneath an open directory and follows no
-//! link; a link's target is split and walked in the same way. The check that the walk ended inside the workspace and
-//! the operation use the same handles, so a name swapped in between leads nowhere else.
+//! Resolves a path to handles, one name at a time. Each step opens one name beneath an open directory and follows no
+//! link; a link's target is walked in the same way. The operation uses the handles that were checked to be inside the
+//! workspace, so a name that is replaced in between has no effect.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,18 +11,19 @@ use rustix::io::Errno;
 use super::faults::{Code, Fault};
 use super::paths::{self, Path, Workspace};
 
+/// Limit of the links in a path.
 const LINKS: usize = 40;
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 pub const DIRECTORY_MODE: u32 = 0o755;
-/// For one name beneath an open directory.
+/// Flags for opening one name beneath an open directory.
 const ONE_STEP: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Last {
-    /// The target of a link at the end of the path is meant.
+    /// A link at the end of the path stands for its target.
     Follow,
-    /// The link itself is meant.
+    /// A link at the end of the path stands for itself.
     Keep,
 }
 
@@ -32,6 +33,7 @@ pub enum Parents {
     Make,
 }
 
+/// What a path leads to: the workspace's root, or a name below it.
 pub enum Spot {
     Root(Object),
     Below(Below),
@@ -45,7 +47,7 @@ pub struct Below {
     pub made: Made,
 }
 
-/// An O_PATH handle: a device or a FIFO that is looked up this way is not opened.
+/// An object of the file system by an O_PATH handle, which does not open a device or a FIFO.
 pub struct Object {
     pub fd: OwnedFd,
     pub stat: Stat,
@@ -62,7 +64,7 @@ impl Object {
 }
 
 impl Spot {
-    /// The object; an error if it is missing.
+    /// The object, or an error if the name does not exist.
     pub fn object(self) -> Result<Object, Fault> {
         match self {
             Spot::Root(object) => Ok(object),
@@ -73,12 +75,12 @@ impl Spot {
     pub fn below_root(self) -> Result<Below, Fault> {
         match self {
             Spot::Below(below) => Ok(below),
-            Spot::Root(_) => Err(Fault::new(Code::WorkspaceRoot, "the workspace root stays where it is")),
+            Spot::Root(_) => Err(Fault::new(Code::WORKSPACE_ROOT, "the workspace root stays where it is")),
         }
     }
 }
 
-/// Directories made on the way. They are removed again unless they are kept or have entries.
+/// The directories that were made. Dropped, they are removed again unless they have entries.
 #[derive(Default)]
 pub struct Made(Vec<(OwnedFd, Vec<u8>)>);
 
@@ -100,11 +102,11 @@ pub fn resolve(workspace: &Workspace, path: &Path, last: Last, parents: Parents)
     let mut way = Way::to_workspace(workspace)?;
     let mut todo: Vec<Vec<u8>> = path.names.iter().rev().cloned().collect();
     let found = walk(&mut way, &mut todo, last, parents);
-    // Errors outside of the workspace are not reported.
-    if way.is_inside() { way.into_spot(found?) } else { Err(paths::outside()) }
+    // An error outside the workspace is not reported: it would show what is there.
+    if way.is_inside() { Ok(way.into_spot(found?)) } else { Err(paths::outside()) }
 }
 
-/// A name that is no directory ends the way.
+/// The name at the end of a path and its object, unless the path ends with a directory.
 type Found = Option<(Vec<u8>, Option<Object>)>;
 
 fn walk(way: &mut Way, todo: &mut Vec<Vec<u8>>, last: Last, parents: Parents) -> Result<Found, Fault> {
@@ -138,14 +140,14 @@ fn walk(way: &mut Way, todo: &mut Vec<Vec<u8>>, last: Last, parents: Parents) ->
             _ if is_last => return Ok(Some((name, Some(object)))),
             _ => {
                 let words = "a parent of the path is not a directory";
-                return Err(Fault::new(Code::ParentNotADirectory, words));
+                return Err(Fault::new(Code::PARENT_NOT_A_DIRECTORY, words));
             }
         }
     }
     Ok(None)
 }
 
-/// Looks up one name beneath a directory, without following a link.
+/// The object of one name beneath a directory. A link is not followed.
 pub fn look(parent: impl AsFd, name: &[u8]) -> Result<Object, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat2(parent, name, flags, Mode::empty(), ONE_STEP)?;
@@ -153,25 +155,27 @@ pub fn look(parent: impl AsFd, name: &[u8]) -> Result<Object, Errno> {
 }
 
 fn follow(way: &mut Way, todo: &mut Vec<Vec<u8>>, link: &Object) -> Result<(), Fault> {
-    // The text of a link in /proc is not its target.
+    // A link in /proc is refused: its text need not be its target.
     if fstatfs(&link.fd)?.f_type == PROC_SUPER_MAGIC {
         return Err(paths::outside());
     }
     let target = readlinkat(&link.fd, "", Vec::new())?.into_bytes();
     if target.starts_with(b"/") {
-        way.leave_all();
+        way.steps.truncate(1);
     }
     todo.extend(paths::parts(&target).into_iter().rev().map(<[u8]>::to_vec));
     Ok(())
 }
 
-/// Where one is, with every directory above, so that `..` needs no second look at the file system.
+/// The directories from `/` to the present one, so that `..` needs no lookup.
 struct Way {
     steps: Vec<Step>,
-    /// How many steps lead to the workspace's root, and which directory that is.
+    /// Number of steps to the workspace's root.
     depth: usize,
+    /// Device and inode of the workspace's root.
     root: (u64, u64),
     made: Made,
+    /// Number of calls of `make`.
     makes: usize,
 }
 
@@ -192,16 +196,12 @@ impl Way {
             way.enter(name.to_vec(), object);
         }
         way.depth = way.steps.len();
-        way.root = way.top_id();
+        way.root = identity(&way.steps[way.depth - 1].object);
         Ok(way)
     }
 
     fn top(&self) -> &OwnedFd {
         &self.steps[self.steps.len() - 1].object.fd
-    }
-
-    fn top_id(&self) -> (u64, u64) {
-        identity(&self.steps[self.steps.len() - 1].object)
     }
 
     fn is_inside(&self) -> bool {
@@ -216,40 +216,34 @@ impl Way {
         self.steps.truncate((self.steps.len() - 1).max(1));
     }
 
-    fn leave_all(&mut self) {
-        self.steps.truncate(1);
-    }
-
     fn make(&mut self, name: &[u8]) -> Result<(), Fault> {
         self.makes += 1;
-        // More than a path has names: another process keeps removing the directories that are made.
+        // More than the names of any path: another process keeps removing the directories.
         if self.makes > paths::PATH_BYTES {
             return Err(Errno::BUSY.into());
         }
         match mkdirat(self.top(), name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-            // Another process was faster.
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno.into()),
-            Ok(()) => {
+            // Another process made the directory first.
+            Err(Errno::EXIST) => {}
+            made => {
+                made?;
                 self.made.0.push((self.top().try_clone()?, name.to_vec()));
-                Ok(())
             }
         }
+        Ok(())
     }
 
-    fn into_spot(mut self, found: Found) -> Result<Spot, Fault> {
-        let made = std::mem::take(&mut self.made);
-        if let Some((name, object)) = found {
-            let Step { object: Object { fd: parent, .. }, .. } = self.steps.swap_remove(self.steps.len() - 1);
-            return Ok(Spot::Below(Below { parent, name, object, made }));
+    fn into_spot(mut self, found: Found) -> Spot {
+        let is_root = found.is_none() && self.steps.len() == self.depth;
+        let mut pop = || self.steps.swap_remove(self.steps.len() - 1);
+        let (name, object) = found.unwrap_or_else(|| {
+            let Step { name, object } = pop();
+            (name, Some(object))
+        });
+        match object {
+            Some(object) if is_root => Spot::Root(object),
+            object => Spot::Below(Below { parent: pop().object.fd, name, object, made: self.made }),
         }
-        let is_root = self.steps.len() == self.depth;
-        let Step { name, object } = self.steps.swap_remove(self.steps.len() - 1);
-        if is_root {
-            return Ok(Spot::Root(object));
-        }
-        let Step { object: Object { fd: parent, .. }, .. } = self.steps.swap_remove(self.steps.len() - 1);
-        Ok(Spot::Below(Below { parent, name, object: Some(object), made }))
     }
 }
 

@@ -61,12 +61,12 @@ fn links_that_lead_out_are_refused_whether_or_not_anything_is_there() {
         ("beyond", "../../../../../../../../../.."),
     ] {
         place.link(name, target);
-        assert_eq!(read(&place, name), Err(Code::OutsideWorkspace), "{name}");
-        assert_eq!(read(&place, &format!("{name}/x")), Err(Code::OutsideWorkspace), "{name}/x");
+        assert_eq!(read(&place, name), Err(Code::OUTSIDE_WORKSPACE), "{name}");
+        assert_eq!(read(&place, &format!("{name}/x")), Err(Code::OUTSIDE_WORKSPACE), "{name}/x");
         let made = place.run(&format!("{name}/x/y"), |workspace, path, _| {
             resolve(workspace, path, Last::Follow, Parents::Make).map(drop)
         });
-        assert_eq!(made, Err(Code::OutsideWorkspace), "{name}");
+        assert_eq!(made, Err(Code::OUTSIDE_WORKSPACE), "{name}");
     }
     assert_eq!(crate::files::testing::names_in(place.outside.path()), ["f", "workspace", "workspace-evil"]);
 }
@@ -78,8 +78,8 @@ fn links_of_proc_are_not_followed_even_if_they_lead_in() {
     let held = fs::File::open(&place.workspace.path).unwrap();
     place.link("magic", format!("/proc/self/fd/{}", held.as_raw_fd()));
     place.link("own", "/proc/self/root");
-    assert_eq!(read(&place, "magic/f"), Err(Code::OutsideWorkspace));
-    assert_eq!(read(&place, "own"), Err(Code::OutsideWorkspace));
+    assert_eq!(read(&place, "magic/f"), Err(Code::OUTSIDE_WORKSPACE));
+    assert_eq!(read(&place, "own"), Err(Code::OUTSIDE_WORKSPACE));
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn links_without_an_end_are_refused() {
     for n in 1..=41 {
         place.link(&format!("l{n}"), format!("l{}", n - 1));
     }
-    assert_eq!(read(&place, "self"), Err(Code::BadPath));
-    assert_eq!(read(&place, "a"), Err(Code::BadPath));
+    assert_eq!(read(&place, "self"), Err(Code::BAD_PATH));
+    assert_eq!(read(&place, "a"), Err(Code::BAD_PATH));
     assert_eq!(read(&place, "l40").as_deref(), Ok("text"));
-    assert_eq!(read(&place, "l41"), Err(Code::BadPath));
+    assert_eq!(read(&place, "l41"), Err(Code::BAD_PATH));
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn a_missing_directory_and_a_file_have_different_codes() {
     place.file("f", "");
     place.fifo("fifo");
     place.link("dangling", "nothing");
-    assert_eq!(read(&place, "x"), Err(Code::NoSuchFile));
-    assert_eq!(read(&place, "x/y"), Err(Code::NoSuchFile));
-    assert_eq!(read(&place, "dangling"), Err(Code::NoSuchFile));
-    assert_eq!(read(&place, "f/x"), Err(Code::ParentNotADirectory));
-    assert_eq!(read(&place, "fifo/x"), Err(Code::ParentNotADirectory));
+    assert_eq!(read(&place, "x"), Err(Code::NO_SUCH_FILE));
+    assert_eq!(read(&place, "x/y"), Err(Code::NO_SUCH_FILE));
+    assert_eq!(read(&place, "dangling"), Err(Code::NO_SUCH_FILE));
+    assert_eq!(read(&place, "f/x"), Err(Code::PARENT_NOT_A_DIRECTORY));
+    assert_eq!(read(&place, "fifo/x"), Err(Code::PARENT_NOT_A_DIRECTORY));
 }
 
 #[test]

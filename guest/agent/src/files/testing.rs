@@ -156,7 +156,7 @@ async fn answer(workspace: Workspace, request: Request<Incoming>) -> Response<Bo
             return read::read(workspace, path, query.number("max_bytes")?).await;
         }
         let written = write::write(workspace, path, body).await?;
-        body::json(&written).map_err(|_| Fault::new(Code::Internal, "no text"))
+        body::json(&written).map_err(|_| Fault::new(Code::INTERNAL, "no text"))
     };
     answer.await.unwrap_or_else(|fault| fault.into_refusal().into_response())
 }

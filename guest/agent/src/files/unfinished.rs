@@ -1,4 +1,4 @@
-//! A temporary file beside its target, which takes its name when it is finished and else goes away.
+//! A temporary file in the directory of its target. It gets the target's name when finished, and is removed otherwise.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,14 +13,14 @@ use crate::credentials::as_root;
 const PREFIX: &str = ".vivarium-";
 const RANDOM_DIGITS: usize = 16;
 
-/// Whether a file of this name may be one. It may be gone or incomplete.
+/// Whether this may be the name of a temporary file.
 pub fn is_name(name: &[u8]) -> bool {
     name.strip_prefix(PREFIX.as_bytes()).is_some_and(|digits| {
         digits.len() == RANDOM_DIGITS && digits.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
-/// Lists and searches leave such a file out.
+/// Whether lists and searches leave this file out.
 pub fn is_hidden(name: &Name) -> bool {
     name.kind == FileType::RegularFile && is_name(&name.bytes)
 }
@@ -33,7 +33,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Belongs to the user who makes it, and only that user can read it before it is finished.
+    /// Creates the file for the calling thread's user, who alone can read it until it is finished.
     pub fn create(parent: OwnedFd) -> Result<Unfinished, Errno> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
@@ -50,7 +50,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Whether the name still means this file: who may write to the directory may have put another there.
+    /// Whether the name still means this file: another process may have replaced it.
     fn has_its_name(&self) -> bool {
         let (named, own) =
             (statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW), fstat(&self.file));
@@ -63,7 +63,7 @@ impl Drop for Unfinished {
         if self.is_finished {
             return;
         }
-        // The user may no longer have the right to remove or find the file.
+        // As root: the user may have lost the right to remove or find the file.
         as_root(|| {
             if self.has_its_name() {
                 let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());

@@ -1,5 +1,5 @@
-//! `PUT /v1/files`: a body becomes a file whole or not at all. A path must lead below one of the user's places; the
-//! kernel resolves it there, so links and `..` cannot lead out.
+//! `PUT /v1/files`: writes a body to a file, completely or not at all. The file is below one of the directories in
+//! `PLACES`; the kernel resolves the path beneath it, so links and `..` cannot lead out.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,6 +15,8 @@ use rustix::process::{Gid, Uid};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
+use super::faults::Fault;
+use super::query::Query;
 use super::unfinished::Unfinished;
 use crate::body::{self, Body};
 use crate::refusal::Refusal;
@@ -27,7 +29,9 @@ const STAYS_BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_M
 
 #[derive(Debug, PartialEq)]
 struct Target {
+    /// One of `PLACES`.
     place: &'static str,
+    /// Paths of the directories above the file, below the place, from the top down.
     parents: Vec<PathBuf>,
     name: PathBuf,
     mode: u32,
@@ -43,16 +47,9 @@ pub async fn put(query: &str, body: Incoming) -> Result<Response<Body>, Refusal>
 }
 
 fn parse_query(query: &str) -> Result<Target, Refusal> {
-    let mut path = None;
-    let mut mode = DEFAULT_MODE;
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        match key.as_ref() {
-            "path" => path = Some(value.into_owned()),
-            "mode" => mode = parse_mode(&value)?,
-            _ => {}
-        }
-    }
-    let path = path.ok_or_else(|| Refusal::invalid("path: expected, not given"))?;
+    let query = Query::parse(query);
+    let mode = query.optional("mode").map_or(Ok(DEFAULT_MODE), |text| parse_mode(&text))?;
+    let path = query.text("path").map_err(Fault::into_refusal)?;
     let (place, below) = split_path(&path).ok_or_else(|| {
         Refusal::invalid(format!(
             "path: expected an absolute path of a file below {}, got {path:?}",
@@ -84,7 +81,7 @@ fn split_path(path: &str) -> Option<(&'static str, PathBuf)> {
     fits.then(|| (place, below.components().collect()))
 }
 
-/// Opens the directory the file goes to and makes it, as the user's, where it is missing.
+/// Opens the file's directory. Missing directories are made for the user.
 fn open_parent(target: &Target) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place = rustix::fs::open(target.place, flags, Mode::empty())?;

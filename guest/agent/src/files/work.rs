@@ -1,4 +1,4 @@
-//! File work runs beside the serving thread, with the user's rights, and ends soon after the caller has gone.
+//! Runs file work on pool threads with the user's rights. Work ends soon after its caller has gone.
 
 use std::time::Duration;
 
@@ -15,30 +15,31 @@ use crate::frames;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
-/// Time limit of a search. It answers with the results so far.
+/// Time limit of a search, which then answers with the results so far.
 const SEARCHES_WITHIN: Duration = Duration::from_secs(20);
 
-/// Runs on a thread of the pool as the user. `Err` of the pool means that it is closed, which it never is.
+/// Runs work on a pool thread as the user.
 pub async fn run_as_user<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(|| as_user(&Rights::of_sandbox(), work)?).await;
-    done.unwrap_or_else(|error| Err(Fault::new(Code::Internal, error.to_string())))
+    done.unwrap_or_else(|error| Err(Fault::new(Code::INTERNAL, error.to_string())))
 }
 
+/// How long work takes.
 #[derive(PartialEq)]
 pub enum Takes {
     Short,
-    /// A few at a time, so that short work is not kept from the pool.
+    /// Waits for a permit of `Machine::long_work`, so that pool threads are left for short work.
     Long,
 }
 
-pub async fn answer<T: Serialize>(
+pub async fn answer(
     machine: &Machine,
     takes: Takes,
-    work: impl FnOnce(&Pace) -> Result<T, Fault> + Send + 'static,
+    work: impl FnOnce(&Pace) -> Result<(), Fault> + Send + 'static,
 ) -> Result<Response<Body>, Refusal> {
-    written(machine, takes, move |pace| Ok(serde_json::to_vec(&work(pace)?).map(Bytes::from))).await
+    written(machine, takes, |pace| work(pace).map(|()| Ok(Bytes::from_static(b"{}")))).await
 }
 
 pub async fn answer_list<T: Serialize, E: Serialize>(
@@ -53,7 +54,7 @@ pub async fn answer_list<T: Serialize, E: Serialize>(
     .await
 }
 
-/// Serialises the answer on the same thread: some answers are large.
+/// Runs work and serialises its result on the same pool thread: some answers are large.
 async fn written(
     machine: &Machine,
     takes: Takes,
@@ -64,9 +65,6 @@ async fn written(
     let pace = Pace::new(SEARCHES_WITHIN);
     let _waiting = pace.waiting();
     let text =
-        run_as_user(move || work(&pace)?.map_err(|error| Fault::new(Code::Internal, error.to_string())));
+        run_as_user(move || work(&pace)?.map_err(|error| Fault::new(Code::INTERNAL, error.to_string())));
     Ok(Response::new(body::whole(Full::new(text.await.map_err(Fault::into_refusal)?))))
 }
-
-#[derive(Serialize)]
-pub struct Done {}

@@ -1,5 +1,5 @@
-//! `PUT /v1/files/write`: a body becomes a file completely or not at all. The target of the path's last link is
-//! written, in its own directory; the old content stays until the new content is on disk.
+//! `PUT /v1/files/write`: writes a body to a file, completely or not at all. A link at the end of the path is followed,
+//! and stays. The old content stays until the new content is on disk.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -20,9 +20,9 @@ use super::unfinished::Unfinished;
 use super::work::run_as_user;
 
 const FILE_MODE: u32 = 0o644;
-/// Written in one go. Memory use is twice as much: the bytes being written and the bytes that arrive meanwhile.
+/// Bytes that are collected for one write. As many may arrive meanwhile, so the memory use is twice as much.
 const PIECE_BYTES: usize = 256 * 1024;
-/// The kernel's unit of file data. A page written in two parts costs twice.
+/// Writes end on a page boundary: a page that is written in two parts costs twice.
 const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ pub async fn write(workspace: Workspace, path: Path, mut body: Incoming) -> Resu
     let mut upload = Upload::new(run_as_user(move || Draft::begin(&workspace, &path)).await?);
     while let Some(frame) = body.frame().await {
         let frame =
-            frame.map_err(|error| Fault::new(Code::Invalid, format!("the body broke off: {error}")))?;
+            frame.map_err(|error| Fault::new(Code::INVALID, format!("the body broke off: {error}")))?;
         if let Ok(data) = frame.into_data() {
             upload.take(data).await?;
         }
@@ -45,9 +45,9 @@ pub async fn write(workspace: Workspace, path: Path, mut body: Incoming) -> Resu
     Ok(FileWritten { bytes, duration_us: began.elapsed().as_micros() as u64 })
 }
 
-/// The file as far as it has come. Dropped, it leaves nothing behind.
+/// The file as far as it is written. Dropped, it is removed with the directories that were made for it.
 struct Draft {
-    // In the order in which they go.
+    // Dropped in this order: the file before its directories.
     unfinished: Unfinished,
     made: Made,
     name: Vec<u8>,
@@ -63,7 +63,7 @@ impl Draft {
         let Below { parent, name, object, made } = below;
         if let Some(object) = &object {
             open::check_regular(object)?;
-            // The rename would not ask.
+            // A rename does not check the right to write the file that it replaces.
             open::check_writable(object)?;
         }
         let mode = object.map_or(FILE_MODE, |object| object.stat.st_mode & 0o777);
@@ -86,7 +86,7 @@ impl Draft {
     }
 }
 
-/// In one call where the kernel takes all of it: a frame of HTTP/2 is 16 KiB, and seldom begins where a page does.
+/// Writes all pieces in one call if the kernel takes them. Single pieces (16 KiB) seldom begin on a page boundary.
 fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
@@ -100,7 +100,7 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
     Ok(())
 }
 
-/// Collects while the piece before is being written beside.
+/// Collects bytes while the bytes before are written on a pool thread.
 struct Upload {
     draft: Option<Draft>,
     writing: Option<JoinHandle<Result<Draft, Fault>>>,
@@ -129,8 +129,8 @@ impl Upload {
         Ok(())
     }
 
-    /// The collected bytes up to the last page boundary. The incomplete page is in the last piece: with that piece
-    /// the bytes reached a whole number of pages.
+    /// Takes the collected bytes up to the last page boundary. The rest is part of the last piece: before it, the bytes
+    /// were fewer than `PIECE_BYTES`, a whole number of pages.
     fn whole_pages(&mut self) -> Vec<Bytes> {
         let mut pieces = std::mem::take(&mut self.pieces);
         let over = self.collected % PAGE_BYTES;
@@ -147,9 +147,9 @@ impl Upload {
         if let Some(writing) = self.writing.as_mut() {
             let written = writing.await;
             self.writing = None;
-            return written.unwrap_or_else(|error| Err(Fault::new(Code::Internal, error.to_string())));
+            return written.unwrap_or_else(|error| Err(Fault::new(Code::INTERNAL, error.to_string())));
         }
-        self.draft.take().ok_or_else(|| Fault::new(Code::Internal, "the upload has ended"))
+        self.draft.take().ok_or_else(|| Fault::new(Code::INTERNAL, "the upload has ended"))
     }
 
     async fn finish(mut self) -> Result<u64, Fault> {
@@ -172,7 +172,7 @@ impl Drop for Upload {
     }
 }
 
-/// Beside as well: a large file takes its time to go.
+/// Removes the draft on a pool thread, because a large file takes long to remove.
 async fn clear_away(draft: Option<Draft>, writing: Option<JoinHandle<Result<Draft, Fault>>>) {
     let draft = match writing {
         Some(writing) => writing.await.ok().and_then(Result::ok),

@@ -1,5 +1,4 @@
-//! One output stream of a process, on the guest's disk. The process never waits for a reader and never for space: where
-//! the disk is full it is the log that loses bytes.
+//! Stores one output stream of a process on the guest's disk. On a full disk the log loses bytes; the process never waits.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, DirBuilder, File};
@@ -17,7 +16,7 @@ pub const LOG_BYTES: u64 = 10 * 1024 * 1024;
 
 pub struct Log {
     path: PathBuf,
-    /// Made with the first byte: most commands leave one stream empty.
+    /// The file, created with the first byte: most commands leave one stream empty.
     file: RefCell<Option<Arc<File>>>,
     ring: RefCell<Ring>,
     has_lost: Cell<bool>,
@@ -42,7 +41,7 @@ impl Log {
         self.ring.borrow().kept()
     }
 
-    /// Bytes are missing at an unknown position in the stream.
+    /// Whether bytes are missing at an unknown position in the stream.
     pub fn has_lost(&self) -> bool {
         self.has_lost.get()
     }
@@ -77,7 +76,7 @@ impl Log {
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        // The user reads here and does not write.
+        // The user may read the logs but not write them.
         if let Some(directory) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
@@ -86,7 +85,7 @@ impl Log {
         Ok(open.insert(Arc::new(file)).clone())
     }
 
-    /// Up to `bytes` from a position in the stream, or from the first that survives, and the position they begin at.
+    /// Reads up to `bytes` from a position in the stream, or from the oldest byte left. Returns where they begin too.
     pub async fn read(&self, from: u64, bytes: usize) -> io::Result<(u64, Bytes)> {
         let from = from.max(self.start());
         let span = self.ring.borrow().find(from, bytes);
@@ -100,13 +99,13 @@ impl Log {
             file.read_exact_at(&mut buffer, span.at).map(|()| Bytes::from(buffer))
         };
         let mut read = spawn_blocking(read).await.map_err(io::Error::other)??;
-        // Bytes that were overwritten during the read are wrong.
+        // Race: the first bytes may have been overwritten during the read. They are dropped.
         let spoiled = self.start().saturating_sub(from).min(read.len() as u64);
         drop(read.split_to(spoiled as usize));
         Ok((from + spoiled, read))
     }
 
-    /// No more bytes come, and an exited process keeps no file open.
+    /// Closes the file, once no more bytes come.
     pub fn close(&self) {
         self.file.take();
     }

@@ -1,5 +1,5 @@
-//! `GET /v1/processes/{name}/logs`: the bytes that both streams still have and, with `follow`, later ones. A slow
-//! reader skips overwritten bytes; the process is not slowed down.
+//! `GET /v1/processes/{name}/logs`: the bytes that both logs have and, with `follow`, later ones. A slow reader skips
+//! overwritten bytes and does not slow the process down.
 
 use bytes::Bytes;
 use hyper::Response;
@@ -12,7 +12,7 @@ use crate::body::{self, Body};
 use crate::frames::{self, FrameType, PAYLOAD_BYTES};
 use crate::refusal::Refusal;
 
-/// Frames between a log and its reader.
+/// Frames queued for a reader.
 const FRAMES: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ fn parse_query(query: &str) -> Result<Wanted, Refusal> {
 type Gone = mpsc::error::SendError<Bytes>;
 
 async fn answer(process: &Process, wanted: Wanted, frames: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
-    // A caller who saw the exit wants the last output too.
+    // The logs of an exited process are answered once its last output is in them.
     while !wanted.follow && !process.is_running() && !process.is_over() {
         process.next_change().await;
     }
@@ -97,14 +97,14 @@ impl<'a> Reader<'a> {
         self.at < self.log.end()
     }
 
-    /// One frame, if there is anything before `end`.
+    /// Sends one frame of the bytes before `end`. Returns false if there are none.
     async fn send_some(&mut self, end: u64, frames: &mpsc::Sender<Bytes>) -> Result<bool, Gone> {
         let wanted = end.min(self.log.end()).saturating_sub(self.at).min(PAYLOAD_BYTES as u64);
         if wanted == 0 {
             return Ok(false);
         }
         let Ok((from, bytes)) = self.log.read(self.at, wanted as usize).await else {
-            // Another process may have removed the file.
+            // Root in the guest may have removed the file. The reader skips to the end.
             (self.at, self.has_skipped) = (end.min(self.log.end()), true);
             return Ok(true);
         };

@@ -1,5 +1,5 @@
-//! Named processes (`packages/contract/src/guest/processes.ts`): a table in memory, which is frozen, saved and copied with
-//! the machine, and logs on the guest's disk. Nothing here depends on the host's connection.
+//! Named processes (`packages/contract/src/guest/processes.ts`): a table in the agent's memory, which is saved and loaded
+//! with the machine, and logs on the guest's disk. Nothing here depends on the host's connection.
 
 mod log;
 mod logs;

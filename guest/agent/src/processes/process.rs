@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::log::Log;
 use crate::clock;
 
-/// The bytes of its command that a shortened record keeps and reports.
+/// Bytes of the command, as JSON, that a shortened record keeps.
 const SHORT_ARGV_BYTES: usize = 256;
 const CUT: char = '…';
 
@@ -24,10 +24,9 @@ pub struct Process {
     pub stdout: Log,
     pub stderr: Log,
     is_drained: Cell<bool>,
-    /// The logs grew or were drained.
+    /// Notified when the logs grew, were completed or were discarded.
     changed: Notify,
-    stop: Notify,
-    is_stopping: Cell<bool>,
+    is_stopping: watch::Sender<bool>,
     record_bytes: Cell<usize>,
     is_short: Cell<bool>,
 }
@@ -38,7 +37,7 @@ struct End {
     ended_at_ms: u64,
 }
 
-/// The record as the host gets it.
+/// The record of a process in answers.
 #[derive(Serialize)]
 pub struct Report<'a> {
     name: &'a str,
@@ -76,8 +75,7 @@ impl Process {
             stderr,
             is_drained: Cell::new(false),
             changed: Notify::new(),
-            stop: Notify::new(),
-            is_stopping: Cell::new(false),
+            is_stopping: watch::Sender::new(false),
             record_bytes: Cell::new(0),
             is_short: Cell::new(false),
         };
@@ -91,11 +89,11 @@ impl Process {
 
     fn weigh(&self) {
         let record = serde_json::to_vec(&self.report()).map_or(0, |record| record.len());
-        // The end's two numbers come later.
+        // 64 bytes for the two numbers that the end adds.
         self.record_bytes.set(record + 64);
     }
 
-    /// Keeps the beginning of its command, and a mark where that was cut.
+    /// Replaces the command by its beginning, with a mark where it was cut.
     pub fn shorten(&self) {
         if self.is_short.replace(true) {
             return;
@@ -135,16 +133,15 @@ impl Process {
     }
 
     pub fn stop(&self) {
-        self.is_stopping.set(true);
-        self.stop.notify_one();
+        self.is_stopping.send_replace(true);
     }
 
     pub async fn wait_for_stop(&self) {
-        self.stop.notified().await;
+        let _ = self.is_stopping.subscribe().wait_for(|is_stopping| *is_stopping).await;
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.is_stopping.get()
+        *self.is_stopping.borrow()
     }
 
     pub fn log_grew(&self) {
@@ -158,12 +155,12 @@ impl Process {
         self.changed.notify_waiters();
     }
 
-    /// Exited, and its output is complete.
+    /// Whether the process has exited and its logs are complete.
     pub fn is_over(&self) -> bool {
         self.is_drained.get()
     }
 
-    /// Returns at the next change of the logs. Must follow the look at them without an await between.
+    /// Returns at the next change of the logs. Must follow the check of the logs without an await between.
     pub async fn next_change(&self) {
         self.changed.notified().await;
     }
@@ -183,19 +180,19 @@ fn as_list<S: Serializer>(argv: &[String], serializer: S) -> Result<S::Ok, S::Er
     argv.serialize(serializer)
 }
 
-/// The beginning of a command, if that is not all of it.
+/// The beginning of a command; None if the command is short enough.
 fn shortened(argv: &[String]) -> Option<Vec<String>> {
     let mut left = SHORT_ARGV_BYTES;
     let mut short = Vec::new();
     for arg in argv {
-        // Its quotes and its comma.
+        // The argument's quotes and comma.
         left = left.saturating_sub(3);
         let fits = prefix(arg, left);
         if left == 0 || fits.len() < arg.len() {
             short.push(format!("{fits}{CUT}"));
             return Some(short);
         }
-        left -= arg.chars().map(told_bytes).sum::<usize>();
+        left -= arg.chars().map(json_bytes_of).sum::<usize>();
         short.push(arg.clone());
     }
     None
@@ -203,15 +200,15 @@ fn shortened(argv: &[String]) -> Option<Vec<String>> {
 
 fn prefix(arg: &str, mut left: usize) -> &str {
     let end = arg.char_indices().find(|(_, char)| {
-        let is_past = told_bytes(*char) > left;
-        left = left.saturating_sub(told_bytes(*char));
+        let is_past = json_bytes_of(*char) > left;
+        left = left.saturating_sub(json_bytes_of(*char));
         is_past
     });
     &arg[..end.map_or(arg.len(), |(at, _)| at)]
 }
 
-/// At most; in JSON some are escaped.
-fn told_bytes(char: char) -> usize {
+/// Upper bound of the bytes that JSON needs for a character.
+fn json_bytes_of(char: char) -> usize {
     if char.is_ascii_control() || matches!(char, '"' | '\\') { 6 } else { char.len_utf8() }
 }
 

@@ -1,4 +1,4 @@
-//! The requests about named processes, but for their logs.
+//! The requests about named processes, except for logs.
 
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ pub fn one(processes: &Processes, name: &str) -> Result<Response<Body>, Refusal>
     body::json(&processes.find(name)?.report())
 }
 
-/// Answers once it has exited; other callers meanwhile share the same wait.
+/// Stops a process, and answers once it has exited. Several callers wait for the same end.
 pub async fn remove(processes: &Processes, name: &str) -> Result<Response<Body>, Refusal> {
     let process = processes.find(name)?;
     if process.is_running() {
@@ -53,7 +53,7 @@ pub async fn remove(processes: &Processes, name: &str) -> Result<Response<Body>,
     body::json(&process.report())
 }
 
-/// It names files too.
+/// Checks a name, which is also part of file names.
 fn check_name(name: &str) -> Result<(), Refusal> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let fits = name.bytes().next().is_some_and(is_plain)

@@ -1,23 +1,23 @@
-//! Where the bytes of a log lie in its file: a ring that keeps the most recent ones. Positions in the stream count from
-//! its first byte and only grow; positions in the file go round.
+//! Positions of a log's bytes in its file, a ring buffer of the most recent bytes. A position in the stream counts all
+//! bytes so far and only grows; a position in the file wraps.
 
-/// On a full disk a ring of at least this size keeps its size and wraps.
+/// Smallest ring that wraps at its present size on a full disk; a smaller one loses bytes instead.
 const SMALLEST_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub struct Ring {
     capacity: u64,
-    /// In the file: where the next byte goes.
+    /// Position of the next byte in the file.
     head: u64,
-    /// How many bytes before the end are there to be read.
+    /// Number of bytes before the end that can be read.
     kept: u64,
-    /// In the stream: how many bytes it has had.
+    /// Position of the next byte in the stream.
     end: u64,
-    /// The file has been full once, and grows no more.
-    is_round: bool,
+    /// Whether the ring has wrapped; the file does not grow any more.
+    has_wrapped: bool,
 }
 
-/// A stretch of the file.
+/// A range of the file.
 #[derive(Debug, PartialEq)]
 pub struct Span {
     pub at: u64,
@@ -26,7 +26,7 @@ pub struct Span {
 
 impl Ring {
     pub fn new(capacity: u64) -> Ring {
-        Ring { capacity, head: 0, kept: 0, end: 0, is_round: false }
+        Ring { capacity, head: 0, kept: 0, end: 0, has_wrapped: false }
     }
 
     pub fn start(&self) -> u64 {
@@ -41,10 +41,10 @@ impl Ring {
         self.kept
     }
 
-    /// The position of the first of `bytes`. The bytes that they overwrite are given up now, so that no reader gets them.
+    /// The range for the first of `bytes` to write. Bytes that they overwrite can no longer be read.
     pub fn make_space(&mut self, bytes: usize) -> Span {
         if self.head == self.capacity {
-            (self.head, self.is_round) = (0, true);
+            (self.head, self.has_wrapped) = (0, true);
         }
         let bytes = (self.capacity - self.head).min(bytes as u64);
         self.kept = self.kept.min(self.capacity - bytes);
@@ -57,16 +57,16 @@ impl Ring {
         self.end += bytes as u64;
     }
 
-    /// The file can grow no further. Returns whether the ring wraps within its size.
+    /// Limits the ring to its present size, because the file cannot grow. Returns false if that is too small.
     pub fn shrink(&mut self) -> bool {
-        let shrinks = !self.is_round && self.kept >= SMALLEST_BYTES;
+        let shrinks = !self.has_wrapped && self.kept >= SMALLEST_BYTES;
         if shrinks {
             self.capacity = self.kept;
         }
         shrinks
     }
 
-    /// Where to read from a position in the stream, at most `bytes` and as many as lie together.
+    /// The range of at most `bytes` from a position in the stream, up to where the ring wraps.
     pub fn find(&self, from: u64, bytes: usize) -> Span {
         let before_head = self.end - from;
         let at = (self.head + self.capacity - before_head) % self.capacity;

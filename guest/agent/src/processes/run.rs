@@ -1,4 +1,4 @@
-//! The life of a named process, in a task of its own.
+//! Runs a named process, in a task of its own.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,9 +21,11 @@ use crate::refusal::Refusal;
 use crate::unable::{Unable, not_spawned};
 use crate::{output, sys};
 
+/// Time between SIGTERM and SIGKILL.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(5);
-/// Chunks between a process and its logs.
+/// Chunks queued between a process and its logs.
 const CHUNKS: usize = 2;
+/// Exit code of a process whose end was not reported.
 const LOST: i32 = 255;
 
 #[derive(Deserialize)]
@@ -39,7 +41,7 @@ pub struct ProcessSpec {
 
 pub type Started = oneshot::Sender<Result<Rc<Process>, Refusal>>;
 
-/// From the request to the end of everything that belongs to the process, whether its host waits or not.
+/// Starts a process, and follows it until its cgroup can be released. Does not depend on the host's connection.
 pub async fn run(machine: Rc<Machine>, processes: Rc<Processes>, spec: ProcessSpec, started: Started) {
     let reservation = match processes.reserve(&spec.name, &spec.argv) {
         Ok(reservation) => reservation,
@@ -52,7 +54,7 @@ pub async fn run(machine: Rc<Machine>, processes: Rc<Processes>, spec: ProcessSp
             machine.cgroups.release(&leaf);
         }
     }
-    // Returns the memory of its output.
+    // Schedules a trim of the heap: the output took memory.
     drop(machine.burst.join());
 }
 
@@ -120,16 +122,16 @@ async fn live(
     }
     process.drained();
     processes.bound_logs();
-    // The process itself has ended; some of those it started may not have.
+    // Other processes of the cgroup may still run, and are killed by the stop too.
     if !is_stopped && process.is_stopping() && !leaf.members().is_empty() {
         stopping.await;
     }
 }
 
-/// Every process gets the time to end cleanly, and no more than that.
+/// Waits for a stop, then sends SIGTERM to the process group and, after a time, SIGKILL to the cgroup.
 async fn stop(machine: &Machine, leaf: &Leaf, process: &Process) {
     process.wait_for_stop().await;
-    // A machine that is being saved is saved as it is.
+    // Nothing is signalled during a capture: the processes are saved as they were frozen.
     machine.wait_for_thaw().await;
     if let Some(pid) = process.pid.filter(|_| process.is_running()) {
         let _ = kill_process_group(pid, Signal::TERM);

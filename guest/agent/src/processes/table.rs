@@ -12,25 +12,24 @@ use crate::refusal::Refusal;
 
 const DIRECTORY: &str = "/var/lib/vivarium/processes";
 pub const RUNNING: usize = 32;
-/// An exited process is remembered until its name is used again, and clients use a fresh name for every command: past
-/// this many the exited that began first are forgotten.
+/// Limit of entries. Past it the exited processes that began first are removed; others stay until their name is reused.
 pub const ENTRIES: usize = 10_000;
-/// Past it the exited that began first keep the beginning of their command. An answer with all of `ENTRIES` shortened and
-/// this much besides is one the host takes.
+/// Limit of all records, as JSON. Past it the exited processes that began first keep only the beginning of their command.
+/// A list of `ENTRIES` shortened records and this many bytes fits into an answer.
 const RECORDS_BYTES: usize = 8 * 1024 * 1024;
-/// Disk space for the logs of exited processes. Past it the processes that began first keep their record and lose
-/// their output.
+/// Limit of the logs of exited processes. Past it the processes that began first lose their logs and keep their record.
 const EXITED_LOGS_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub struct Processes {
     /// The directory of the logs.
     pub directory: PathBuf,
-    /// In the order they began.
+    /// Running and exited processes, in the order of their start.
     pub entries: RefCell<Vec<Rc<Process>>>,
+    /// Names of processes that are being started.
     starting: RefCell<HashSet<String>>,
 }
 
-/// A name and a permit for a running process, while the process is being started.
+/// Reserves a name and a place among the running processes until it is dropped, while the process is being started.
 pub struct Reservation<'a> {
     processes: &'a Processes,
     name: String,
@@ -47,7 +46,7 @@ impl Processes {
         Processes { directory: directory.into(), entries: RefCell::default(), starting: RefCell::default() }
     }
 
-    /// Removes the logs of an earlier life of this disk.
+    /// Removes logs that are on the disk at boot: their processes are not in the table.
     pub fn forget_old_logs(&self) -> std::io::Result<()> {
         match std::fs::remove_dir_all(&self.directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

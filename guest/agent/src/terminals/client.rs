@@ -1,19 +1,19 @@
-//! One client of a terminal: its input goes to the terminal and the output goes to it, until one of them has ended.
+//! Connects one client with a terminal until either of them ends.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use super::backlog::ClientId;
 use super::frames::{Decoder, Input};
 use super::terminal::Terminal;
+use crate::body::next_data;
 use crate::machine::Machine;
 
-/// Chunks of input that a program does not take; past them the client is read no further.
+/// Chunks of input queued for a program that does not read. Past them the client's request is not read any further.
 const INPUT_CHUNKS: usize = 8;
 
 pub struct Inputs {
@@ -26,21 +26,18 @@ impl Inputs {
         Inputs { body, decoder: Decoder::default() }
     }
 
-    /// None when the request has ended or broke off.
+    /// The next input; None when the request has ended or broke off.
     pub async fn next(&mut self) -> Option<Input> {
         loop {
             if let Some(input) = self.decoder.next() {
                 return Some(input);
             }
-            let frame = self.body.frame().await?.ok()?;
-            if let Ok(chunk) = frame.into_data() {
-                self.decoder.push(chunk);
-            }
+            self.decoder.push(next_data(&mut self.body).await?);
         }
     }
 }
 
-/// Both directions of a client's request.
+/// A client's request: its input, and the channel of its output.
 pub struct Connected {
     pub inputs: Inputs,
     pub frames: mpsc::Sender<Bytes>,
@@ -56,13 +53,13 @@ pub async fn serve(machine: Rc<Machine>, terminal: Rc<Terminal>, client: ClientI
     terminal.leave(client);
     drop(frames);
     if has_left && terminal.name.is_none() {
-        // While it is being saved a machine stays as it is; the one that runs on and the one that is loaded hang up.
+        // Not during a capture: the terminal is hung up after it, and in each machine loaded from the snapshot.
         machine.wait_for_thaw().await;
         terminal.ask_to_hang_up();
     }
 }
 
-/// Answers whether the client left before the end.
+/// Sends frames until the last one. Returns whether the client left before it.
 async fn send_output(terminal: &Terminal, client: ClientId, frames: &mpsc::Sender<Bytes>) -> bool {
     loop {
         let (frame, is_last) = terminal.next_frame(client).await;
@@ -73,7 +70,7 @@ async fn send_output(terminal: &Terminal, client: ClientId, frames: &mpsc::Sende
     }
 }
 
-/// Ends with the request. Other frames pass data that the program does not read.
+/// Passes the client's input to the terminal until the request ends. Resizes and signals overtake unread data.
 async fn take_input(terminal: &Terminal, mut inputs: Inputs) {
     let (waiting, waits) = mpsc::channel(INPUT_CHUNKS);
     let waiting_chunks = Cell::new(0);

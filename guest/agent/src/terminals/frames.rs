@@ -1,23 +1,24 @@
-//! Terminal frames: 1 byte type, 4 bytes payload length (big-endian), payload. A client's frames are decoded as they
-//! arrive; only small payloads are collected.
+//! Terminal frames, with the header of `crate::frames`. Data is decoded as it arrives; other payloads are collected.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
-const HEADER_BYTES: usize = 5;
+use crate::frames::{HEADER_BYTES, encode_as};
+
 const OPEN: u8 = 0x00;
 const DATA: u8 = 0x01;
 const RESIZE: u8 = 0x02;
 const SIGNAL: u8 = 0x03;
 const EXIT: u8 = 0x05;
 const ERROR: u8 = 0x06;
-/// The limit of a JSON body. A longer payload is cut, and the rest is not valid JSON.
+/// Limit of an opening frame, as of a JSON request. A longer payload is cut, and is then not valid JSON.
 const OPEN_BYTES: usize = 8 * 1024 * 1024;
+/// Limit of a collected payload of other frames.
 const CONTROL_BYTES: usize = 8;
 
 #[derive(Debug, PartialEq)]
 pub enum Input {
     Open(Vec<u8>),
-    /// A part of a frame's bytes is as good as all of them.
+    /// A part of a data frame, or all of it.
     Data(Bytes),
     Resize {
         rows: u16,
@@ -31,12 +32,12 @@ pub struct Decoder {
     chunk: Bytes,
     header: Vec<u8>,
     payload: Vec<u8>,
-    /// Payload that has not come yet, once the header is whole.
+    /// Bytes of the payload that have not come yet, once the header is complete.
     missing: usize,
 }
 
 impl Decoder {
-    /// To be called when `next` has nothing more.
+    /// Adds a chunk. Must be called only when `next` has returned None.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty());
         self.chunk = chunk;
@@ -75,7 +76,7 @@ impl Decoder {
         }
     }
 
-    /// Collects the bytes of known frames and skips the others.
+    /// Collects payload bytes up to the limit of the frame's type, and skips the others.
     fn gather(&mut self, kind: u8) {
         let count = self.missing.min(self.chunk.len());
         let most = if kind == OPEN { OPEN_BYTES } else { CONTROL_BYTES };
@@ -100,23 +101,15 @@ fn parse(kind: u8, payload: Vec<u8>) -> Option<Input> {
 }
 
 pub fn data(bytes: &[u8]) -> Bytes {
-    encode(DATA, bytes)
+    encode_as(DATA, bytes)
 }
 
 pub fn exit(code: i32) -> Bytes {
-    encode(EXIT, &code.to_be_bytes())
+    encode_as(EXIT, &code.to_be_bytes())
 }
 
 pub fn error(message: &str) -> Bytes {
-    encode(ERROR, message.as_bytes())
-}
-
-fn encode(kind: u8, payload: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(HEADER_BYTES + payload.len());
-    frame.put_u8(kind);
-    frame.put_u32(payload.len() as u32);
-    frame.put_slice(payload);
-    frame.freeze()
+    encode_as(ERROR, message.as_bytes())
 }
 
 #[cfg(test)]

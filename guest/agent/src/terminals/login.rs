@@ -1,4 +1,4 @@
-//! The program of a terminal: the one requested, or the user's login shell.
+//! The program of a terminal: the requested one, or the user's login shell.
 
 use std::ffi::CString;
 
@@ -10,6 +10,7 @@ use crate::launch::{self, Program};
 use crate::refusal::Refusal;
 use crate::{sys, users};
 
+/// Rows and columns of a terminal whose request has no size.
 const SIZE: (u16, u16) = (24, 80);
 
 #[derive(Deserialize)]
@@ -30,22 +31,19 @@ impl TerminalSpec {
 }
 
 pub async fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
-    let shell;
-    let argv = match &spec.argv {
-        Some(argv) => argv.as_slice(),
-        None => {
-            shell = [launch::run_on_thread(users::login_shell).await?];
-            &shell
-        }
+    let argv = match spec.argv.clone() {
+        Some(argv) => argv,
+        None => vec![launch::run_on_thread(&launch::READ_PERMITS, users::login_shell).await?],
     };
-    let mut launch = launch::prepare(&Program { argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
+    let mut launch =
+        launch::prepare(&Program { argv: &argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
     if spec.argv.is_none() {
         launch.argv = vec![login_name(&launch.argv[0])];
     }
     Ok(launch)
 }
 
-/// A shell whose name begins with a dash reads the profile.
+/// The name of a login shell begins with a dash; such a shell reads the profile.
 fn login_name(shell: &CString) -> CString {
     let name = shell.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     CString::new([b"-", name].concat()).expect("a part of a text without NUL has none")

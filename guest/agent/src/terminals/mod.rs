@@ -26,7 +26,7 @@ use frames::Input;
 use login::TerminalSpec;
 pub use table::Terminals;
 
-/// Frames between a terminal and a client.
+/// Frames queued for a client.
 const FRAMES: usize = 1;
 
 pub async fn open(

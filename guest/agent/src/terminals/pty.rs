@@ -1,4 +1,4 @@
-//! A pseudo-terminal: the agent's end, and the program's end until the program has it.
+//! Reads, writes and controls the agent's end of a pseudo-terminal.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,22 +14,22 @@ pub struct Pty {
     master: AsyncFd<Rc<OwnedFd>>,
 }
 
-/// Only the user may open the program's end again by its name.
+/// Opens a pseudo-terminal, and returns the program's end too. Only the user may open that end again by its name.
 pub fn open(uid: u32, gid: u32) -> io::Result<(Pty, OwnedFd)> {
-    let (master, slave) = crate::pty::open(uid, Some(gid))?;
+    let (master, slave) = crate::open_pty::open(uid, Some(gid))?;
     let mut modes = tcgetattr(&slave)?;
-    // So that erasing a character erases all its bytes.
+    // With IUTF8, erasing a character erases all its bytes.
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &modes)?;
     Ok((Pty { master }, slave))
 }
 
 impl Pty {
-    /// 0 when no process has the other end open any more.
+    /// Waits for output and reads it. 0 when no process has the other end open.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
-            // A hang-up stays with the readiness for ever: waiting on would be running on the spot.
+            // A hang-up keeps the descriptor ready for ever, so waiting again would be a busy loop.
             let is_hung_up = ready.ready().is_read_closed();
             match self.read_now(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && is_hung_up => return Ok(0),
@@ -41,8 +41,8 @@ impl Pty {
 
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = || rustix::io::read(self.master.get_ref(), &mut *buffer);
-        // Linux checks for input first and for the other end second: bytes that are written and closed in between are
-        // answered with EIO although they are there. Only a second EIO means that all bytes have been read.
+        // Race: Linux checks for bytes first and for the other end second. If the program writes and closes in between,
+        // the read fails with EIO although bytes are there. Only a second EIO means that all bytes have been read.
         match read().or_else(|error| if error == Errno::IO { read() } else { Err(error) }) {
             Err(Errno::IO) => Ok(0),
             other => Ok(other?),
@@ -75,7 +75,7 @@ impl Pty {
         let _ = tcsetwinsize(self.master.get_ref(), size);
     }
 
-    /// To those in the foreground, if there are any.
+    /// Signals the foreground process group, if there is one.
     pub fn signal(&self, number: i32) {
         if let (Some(signal), Ok(group)) = (Signal::from_named_raw(number), tcgetpgrp(self.master.get_ref()))
         {

@@ -1,4 +1,4 @@
-//! The life of a terminal, in a task of its own: from its program's start until nothing of it is left.
+//! Runs a terminal, in a task of its own: from its program's start until its cgroup can be released.
 
 use std::os::fd::AsFd;
 use std::pin::pin;
@@ -24,8 +24,9 @@ use crate::refusal::Refusal;
 use crate::sys::ChildFds;
 use crate::unable::{Unable, not_spawned};
 
+/// Time between the hang-up and SIGKILL.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// More than a pseudo-terminal buffers.
+/// Limit of the bytes read after a program's end, more than a pseudo-terminal buffers.
 const REST_BYTES: usize = 128 * 1024;
 const READ_BYTES: usize = 4096;
 
@@ -33,19 +34,15 @@ pub type Started = oneshot::Sender<Result<(), Refusal>>;
 
 struct Spawned {
     name: Option<String>,
-    leaf: Leaf,
-    child: Child,
-    pty: Pty,
-}
-
-struct Child {
     program: String,
+    leaf: Leaf,
+    pty: Pty,
     pid: Pid,
     ended: oneshot::Receiver<i32>,
     report: Receiver,
 }
 
-/// Attaches a client to the terminal it names, or starts one for it.
+/// Attaches a client to the terminal of the requested name, or starts a terminal for it.
 pub async fn run(
     machine: Rc<Machine>,
     terminals: Rc<Terminals>,
@@ -86,10 +83,13 @@ async fn spawn(machine: &Machine, spec: TerminalSpec) -> Result<Spawned, Refusal
         let (cgroup, end) = (Some(leaf.dir.as_fd()), end.as_fd());
         let fds = ChildFds { cgroup, stdin: Some(end), owns_terminal: true, stdout: end, stderr: end };
         let (pid, report) = launch::spawn_on(&launch, &fds)?;
-        Ok((Child { program, pid, ended: machine.reaper.watch(pid), report }, pty))
+        Ok((pty, pid, report))
     });
     match spawned {
-        Ok((child, pty)) => Ok(Spawned { name: spec.name, leaf, child, pty }),
+        Ok((pty, pid, report)) => {
+            let ended = machine.reaper.watch(pid);
+            Ok(Spawned { name: spec.name, program, leaf, pty, pid, ended, report })
+        }
         Err(error) => {
             machine.cgroups.release(&leaf);
             Err(not_spawned(error))
@@ -105,31 +105,27 @@ async fn run_on(
     started: Started,
     starting: MutexGuard<'_, ()>,
 ) {
-    let Spawned { name, leaf, mut child, pty } = spawned;
-    let failure = launch::read_report(&mut child.report).await;
-    let terminal = Rc::new(Terminal::new(name, leaf, child.pid, pty));
-    match failure.map(|failure| Unable::from(&child.program, failure)) {
+    let Spawned { name, program, leaf, pty, pid, ended, mut report } = spawned;
+    let failure = launch::read_report(&mut report).await;
+    let terminal = Rc::new(Terminal::new(name, leaf, pid, pty));
+    match failure.map(|failure| Unable::from(&program, failure)) {
         None => {
-            terminals.add(terminal.clone());
+            terminals.running.borrow_mut().push(terminal.clone());
             drop(starting);
             let _ = started.send(Ok(()));
             attach(machine, &terminal, client);
-            live(machine, terminals, &terminal, child.ended).await;
+            live(machine, terminals, &terminal, ended).await;
         }
         Some(Unable::Refused(refusal)) => drop(started.send(Err(refusal))),
         Some(Unable::Exits { exit_code, line }) => {
-            let _ = child.ended.await;
+            let _ = ended.await;
             let _ = started.send(Ok(()));
             attach(machine, &terminal, client);
-            terminal.push(&on_a_terminal(&line));
+            terminal.push(String::from_utf8_lossy(&line).replace('\n', "\r\n").as_bytes());
             terminal.end(End::Exit(exit_code));
         }
     }
     machine.cgroups.release(&terminal.leaf);
-}
-
-fn on_a_terminal(line: &[u8]) -> Vec<u8> {
-    String::from_utf8_lossy(line).replace('\n', "\r\n").into_bytes()
 }
 
 async fn live(
@@ -148,7 +144,7 @@ async fn live(
         () = &mut ending => {}
         () = &mut hanging_up => return ending.await,
     }
-    // The program has ended; some of those it started may not have.
+    // Other processes of the cgroup may still run, and are killed by the hang-up too.
     if terminal.is_hung_up() && !terminal.leaf.members().is_empty() {
         hanging_up.await;
     }
@@ -158,12 +154,12 @@ async fn hang_up(machine: &Machine, terminal: &Terminal) {
     terminal.wait_for_hang_up().await;
     terminal.hang_up();
     sleep(ENDS_WITHIN).await;
-    // A machine that is being saved is saved as it is.
+    // Nothing is killed during a capture: the processes are saved as they were frozen.
     machine.wait_for_thaw().await;
     terminal.leaf.kill();
 }
 
-/// All output until the program has ended, and that of other processes shortly after.
+/// Reads all output until the program has ended, and shortly after that of other processes.
 async fn take_output(terminal: &Terminal, ended: oneshot::Receiver<i32>) -> End {
     let Some(pty) = terminal.pty() else { return End::Lost };
     let mut reading = pin!(read(terminal, &pty));
@@ -194,7 +190,7 @@ async fn read(terminal: &Terminal, pty: &Pty) {
     }
 }
 
-/// The buffered bytes; background processes may keep the other end open for ever.
+/// Reads the buffered bytes only: background processes may keep the other end open for ever.
 async fn read_rest(terminal: &Terminal, pty: &Pty) {
     let mut buffer = [0; READ_BYTES];
     let mut rest = REST_BYTES;

@@ -1,4 +1,4 @@
-//! The terminals that run.
+//! The table of open terminals.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ const TERMINALS: usize = 16;
 #[derive(Default)]
 pub struct Terminals {
     pub running: RefCell<Vec<Rc<Terminal>>>,
-    /// Locked while a terminal starts: of two requests for one name the second attaches.
+    /// Locked while a terminal starts, so that of two requests for one name the second attaches.
     pub starting: Mutex<()>,
 }
 
@@ -32,15 +32,11 @@ impl Terminals {
         Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "terminal_limit", message))
     }
 
-    pub fn add(&self, terminal: Rc<Terminal>) {
-        self.running.borrow_mut().push(terminal);
-    }
-
     pub fn remove(&self, terminal: &Rc<Terminal>) {
         self.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, terminal));
     }
 
-    /// A copy of the machine that becomes a session of its own begins without any.
+    /// Kills all terminals: a loaded machine that becomes a new session begins without them.
     pub fn end_all(&self) {
         for terminal in self.running.take() {
             terminal.leaf.kill();

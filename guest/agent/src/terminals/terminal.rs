@@ -1,11 +1,11 @@
-//! One terminal: its program's end of things, the output that waits to be read, and who reads it.
+//! The state of one terminal: its program, its output and its clients.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use rustix::process::{Pid, Signal, getsid, kill_process};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::backlog::{Backlog, ClientId};
 use super::frames;
@@ -15,17 +15,17 @@ use crate::cgroup::Leaf;
 pub struct Terminal {
     pub name: Option<String>,
     pub leaf: Leaf,
+    /// The program, which leads the session.
     leader: Pid,
-    /// Dropped with the terminal's end, so that a client that does not read cannot keep it open.
+    /// The agent's end. Dropped when the terminal ends, so that a client that does not read cannot keep it open.
     pty: RefCell<Option<Rc<Pty>>>,
     backlog: RefCell<Backlog>,
     end: Cell<Option<End>>,
-    /// There is more to read, or the end.
+    /// Notified when there is output, or the end.
     grew: Notify,
-    /// A client read, came or left.
+    /// Notified when a client read or left.
     was_read: Notify,
-    hang_up: Notify,
-    is_hung_up: Cell<bool>,
+    is_hung_up: watch::Sender<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -45,8 +45,7 @@ impl Terminal {
             end: Cell::new(None),
             grew: Notify::new(),
             was_read: Notify::new(),
-            hang_up: Notify::new(),
-            is_hung_up: Cell::new(false),
+            is_hung_up: watch::Sender::new(false),
         }
     }
 
@@ -103,19 +102,18 @@ impl Terminal {
     }
 
     pub fn ask_to_hang_up(&self) {
-        self.is_hung_up.set(true);
-        self.hang_up.notify_one();
+        self.is_hung_up.send_replace(true);
     }
 
     pub fn is_hung_up(&self) -> bool {
-        self.is_hung_up.get()
+        *self.is_hung_up.borrow()
     }
 
     pub async fn wait_for_hang_up(&self) {
-        self.hang_up.notified().await;
+        let _ = self.is_hung_up.subscribe().wait_for(|is_hung_up| *is_hung_up).await;
     }
 
-    /// Signals the whole session. Stopped processes in it are continued, so that they get the signal.
+    /// Sends SIGHUP to all processes of the session. Stopped processes are continued, so that they get it.
     pub fn hang_up(&self) {
         let in_session = |pid: &Pid| getsid(Some(*pid)).is_ok_and(|session| session == self.leader);
         for pid in self.leaf.members().into_iter().filter(in_session) {

@@ -1,4 +1,4 @@
-//! The machine as the SSH server sees it: one user, whose programs run in cgroups of their own.
+//! Implements the SSH server's trait `Host`: one user, whose programs run in a cgroup each.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::cgroup::Leaf;
 use crate::credentials::{Rights, as_user};
 use crate::machine::Machine;
 use crate::refusal::plain;
-use crate::{launch, log, pty, sys};
+use crate::{launch, log, open_pty, sys};
 
 const NOT_STARTED: u32 = 126;
 const NOT_FOUND: u32 = 127;
@@ -25,12 +25,12 @@ const NOT_FOUND: u32 = 127;
 pub struct Guest {
     pub machine: Rc<Machine>,
     pub login: Login,
-    /// The environment of the session.
+    /// Variables of the session.
     pub environment: BTreeMap<String, String>,
     pub has_cgroups: bool,
 }
 
-/// The cgroup of one program, until its channel has closed.
+/// The cgroup of one program, released when dropped.
 struct Leased {
     machine: Rc<Machine>,
     leaf: Leaf,
@@ -84,8 +84,8 @@ impl Host for Guest {
     }
 
     fn open_terminal(&self) -> io::Result<(AsyncFd<Rc<OwnedFd>>, OwnedFd)> {
-        // The group and the mode stay those of the file system, so that members of its group may write to the terminal.
-        pty::open(self.login.uid, None)
+        // The group stays that of the file system (tty), whose members may write to the terminal.
+        open_pty::open(self.login.uid, None)
     }
 
     fn dial<'a>(&'a self, name: &'a str, port: u16) -> Later<'a, io::Result<TcpStream>> {

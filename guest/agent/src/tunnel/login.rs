@@ -1,4 +1,4 @@
-//! The user who logs in, and the environment of the user's commands.
+//! The user of an SSH login, and the environment of the user's commands.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -9,10 +9,11 @@ use ssh::Task;
 use crate::refusal::Refusal;
 use crate::{launch, regular_file, sys, users};
 
+/// Shells to try in an image without the user's own.
 const SHELLS: [&str; 3] = ["/bin/bash", "/bin/sh", "/.vivarium/sh"];
-/// This program, also when its file is gone.
+/// Path of this program, which works also after its file was removed.
 const SELF: &str = "/proc/self/exe";
-#[derive(Clone)]
+
 pub struct Login {
     pub name: String,
     pub uid: u32,
@@ -20,8 +21,7 @@ pub struct Login {
     pub groups: Vec<u32>,
     pub home: String,
     pub shell: String,
-    /// Where commands begin and relative paths of files lead: where everything else of a session begins too. The home
-    /// directory is `$HOME` and `~`.
+    /// The first working directory, as for other commands of a session. `$HOME` and `~` are the home directory.
     pub directory: String,
 }
 
@@ -38,7 +38,7 @@ impl Login {
         }
     }
 
-    /// The environment of every command, then the channel's additions.
+    /// The user's variables, overridden by the session's, and these by the channel's.
     pub fn environment(
         &self,
         session: &BTreeMap<String, String>,
@@ -49,8 +49,7 @@ impl Login {
             ("USER", &self.name),
             ("LOGNAME", &self.name),
             ("SHELL", &self.shell),
-            // Shells read their settings if it is set, and programs recognise a remote user by it. There is no
-            // address to name.
+            // Shells read their settings only if these are set. The addresses are placeholders.
             ("SSH_CLIENT", "127.0.0.1 0 22"),
             ("SSH_CONNECTION", "127.0.0.1 0 127.0.0.1 22"),
         ];
@@ -64,7 +63,7 @@ impl Login {
         let shell = self.shell.as_str();
         let name = Path::new(shell).file_name()?.to_string_lossy();
         let (file, argv) = match task {
-            // A dash makes it a login shell.
+            // The dash makes the shell a login shell.
             Task::Shell => (shell, vec![format!("-{name}").into()]),
             Task::Command(command) => (shell, vec![name.as_bytes().into(), "-c".into(), command.clone()]),
             Task::Sftp => (SELF, vec![ssh::sftp::NAME.into(), ssh::sftp::NAME.into()]),
@@ -89,7 +88,7 @@ fn directory() -> String {
     [launch::WORKSPACE, users::HOME].into_iter().find(is_there).unwrap_or("/").into()
 }
 
-/// The shell in the accounts' file, or another where the image lacks it.
+/// The shell of the account file, or another one if the image lacks it.
 fn shell_of(name: &str) -> String {
     let accounts = regular_file::text(users::PASSWD);
     let own = users::shell_in(&accounts, name);

@@ -1,4 +1,4 @@
-//! `POST /v1/tunnel`: an SSH server of the agent's own (the crate `ssh`), so that every image has one.
+//! `POST /v1/tunnel`: an SSH server in the agent (the crate `ssh`), so that images need none.
 
 mod host;
 mod login;
@@ -21,13 +21,13 @@ use crate::refusal::Refusal;
 use host::Guest;
 use login::Login;
 
-/// Pieces between SSH and HTTP/2. Further pieces wait in the SSH link.
+/// Pieces queued between SSH and HTTP/2. Further ones stay in the SSH link.
 const PIECES: usize = 1;
 
 pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body>, Refusal> {
     let (spec, input) = opening::read(body).await?;
     let env = spec.env.clone();
-    let login = launch::run_on_thread(move || {
+    let login = launch::run_on_thread(&launch::READ_PERMITS, move || {
         let login = Login::of_the_user();
         login.environment(&env, &BTreeMap::new()).map(|_| login)
     });
@@ -42,9 +42,9 @@ pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Bo
     Ok(body::stream(stream))
 }
 
-/// This program as one of its own helpers, if it was started as one.
+/// The helper that this process was started as: the SFTP server, or in debug builds SSH over stdio.
 pub fn helper() -> Option<fn()> {
-    // The kernel passes words that it does not know to the first process.
+    // The kernel passes unknown words of its command line to PID 1.
     if std::process::id() == 1 {
         return None;
     }

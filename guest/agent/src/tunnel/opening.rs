@@ -1,18 +1,18 @@
-//! A tunnel's request: one frame with its environment, then the client's bytes.
+//! Reads a tunnel's request: one frame with the session's variables, then the SSH client's bytes.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use ssh::Input;
 
+use crate::body::next_data;
+use crate::frames::HEADER_BYTES;
 use crate::refusal::Refusal;
 
-const HEADER_BYTES: usize = 5;
 const OPEN: u8 = 0x00;
-/// An environment of the largest size, escaped.
+/// Limit of the frame: variables of the largest size, escaped.
 const SPEC_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize)]
@@ -22,7 +22,7 @@ pub struct TunnelSpec {
 }
 
 pub struct Rest {
-    /// Came with the opening frame.
+    /// Bytes that came with the opening frame.
     first: Bytes,
     body: Incoming,
 }
@@ -33,14 +33,13 @@ pub async fn read(mut body: Incoming) -> Result<(TunnelSpec, Rest), Refusal> {
         if let Some(spec) = parse(&mut arrived)? {
             return Ok((spec, Rest { first: arrived.freeze(), body }));
         }
-        let bytes = next(&mut body).await;
-        arrived.extend_from_slice(
-            &bytes.ok_or_else(|| Refusal::invalid("body: it ends before its first frame"))?,
-        );
+        let bytes = next_data(&mut body).await;
+        let bytes = bytes.ok_or_else(|| Refusal::invalid("body: it ends before its first frame"))?;
+        arrived.extend_from_slice(&bytes);
     }
 }
 
-/// None until the frame is complete. The bytes after it stay.
+/// Takes the opening frame from the bytes; None until it is complete.
 fn parse(arrived: &mut BytesMut) -> Result<Option<TunnelSpec>, Refusal> {
     let Some(header) = arrived.get(..HEADER_BYTES) else { return Ok(None) };
     let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
@@ -58,20 +57,11 @@ fn parse(arrived: &mut BytesMut) -> Result<Option<TunnelSpec>, Refusal> {
     spec.map(Some).map_err(|error| Refusal::invalid(format!("body: {error}")))
 }
 
-/// None at the end and when the host breaks off, which is no different here.
-async fn next(body: &mut Incoming) -> Option<Bytes> {
-    loop {
-        if let Ok(data) = body.frame().await?.ok()?.into_data() {
-            return Some(data);
-        }
-    }
-}
-
 impl Input for Rest {
     async fn next(&mut self) -> Option<Bytes> {
         match self.first.is_empty() {
             false => Some(std::mem::take(&mut self.first)),
-            true => next(&mut self.body).await,
+            true => next_data(&mut self.body).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Names to addresses. The library's own way loads parts of the image's C library into this program, which has another.
+//! Resolves host names. The C library's own resolver would load parts of the image's C library into this static program.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,16 +9,19 @@ use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::launch::run_on_thread_with;
+use crate::launch::run_on_thread;
 use crate::regular_file;
 
 const HOSTS: &str = "/etc/hosts";
 const SERVERS: &str = "/etc/resolv.conf";
+/// Time limit of one question to one server.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+/// Questions to each server.
 const TRIES: usize = 2;
 const DNS_PORT: u16 = 53;
 const ANSWER_BYTES: usize = 1500;
 const HEADER_BYTES: usize = 12;
+/// Permits for reads of `HOSTS` and `SERVERS`, separate from those of commands, so that these can still start.
 static LOOKUPS: Semaphore = Semaphore::const_new(8);
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
@@ -27,8 +30,7 @@ pub async fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     resolve_by(host, regular_file::text).await
 }
 
-/// `read` is called beside the one thread that serves: root in the guest may have put both files into a file system that
-/// never answers.
+/// Calls `read` on another thread: root in the guest may have put the files into a file system that never answers.
 async fn resolve_by<R>(host: &str, read: R) -> io::Result<Vec<IpAddr>>
 where
     R: Fn(&'static str) -> String + Copy + Send + 'static,
@@ -39,11 +41,11 @@ where
     if host.eq_ignore_ascii_case("localhost") {
         return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
     }
-    let known = hosts_in(&run_on_thread_with(&LOOKUPS, move || read(HOSTS)).await?, host);
+    let known = hosts_in(&run_on_thread(&LOOKUPS, move || read(HOSTS)).await?, host);
     if !known.is_empty() {
         return Ok(known);
     }
-    let servers = servers_in(&run_on_thread_with(&LOOKUPS, move || read(SERVERS)).await?);
+    let servers = servers_in(&run_on_thread(&LOOKUPS, move || read(SERVERS)).await?);
     ask_servers(host, &servers).await
 }
 
@@ -105,7 +107,7 @@ fn question(id: [u8; 2], host: &str) -> io::Result<Vec<u8>> {
     if message.len() > HEADER_BYTES + 255 + 4 { Err(wrong()) } else { Ok(message) }
 }
 
-/// None if it does not answer the question.
+/// The addresses in an answer; None if it does not answer the question.
 fn addresses_in(answer: &[u8], question: &[u8]) -> Option<Vec<IpAddr>> {
     let number = |at: usize| Some(u16::from_be_bytes(answer.get(at..at + 2)?.try_into().ok()?));
     let is_answer = answer.get(..2)? == &question[..2] && answer.get(2)? & 0x80 != 0;
@@ -132,7 +134,7 @@ fn after_name(answer: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match answer.get(at)? {
             0 => return Some(at + 1),
-            // A reference to an earlier name ends it.
+            // A pointer to an earlier name ends the name.
             0xc0.. => return Some(at + 2),
             length => at += 1 + usize::from(*length),
         }

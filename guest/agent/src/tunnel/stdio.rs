@@ -1,14 +1,15 @@
-//! One connection over stdin and stdout, as the user of this process, for trying the server with an SSH client of
-//! this machine. Not part of a released agent.
+//! Serves one SSH connection over stdin and stdout as this process's user, to try the server. Only in debug builds.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use ssh::Input;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -20,11 +21,13 @@ use crate::machine::Machine;
 
 pub const NAME: &str = "ssh-on-stdio";
 
-struct Stdin(mpsc::Receiver<Bytes>);
+struct Stdin(File);
 
 impl Input for Stdin {
     async fn next(&mut self) -> Option<Bytes> {
-        self.0.recv().await
+        let mut bytes = BytesMut::with_capacity(16 * 1024);
+        self.0.read_buf(&mut bytes).await.ok().filter(|count| *count > 0)?;
+        Some(bytes.freeze())
     }
 }
 
@@ -33,14 +36,14 @@ pub fn serve() {
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")).unwrap());
         tokio::task::spawn_local(machine.reaper.clone().run().expect("a signal handler"));
-        // A client that ends hangs its proxy up, which would take this server's last deeds away.
+        // An SSH client that ends sends SIGHUP to its proxy, which would end this server before it has cleaned up.
         let _caught = signal(SignalKind::hangup()).expect("a signal handler");
-        let (input, output) = (read_stdin(), write_stdout());
+        let (output, sealed) = mpsc::channel(1);
         let environment = BTreeMap::from([("FROM_SESSION".to_owned(), "yes".to_owned())]);
         let guest = Guest { machine, login: login(), environment, has_cgroups: false };
-        ssh::serve(Rc::new(guest), Stdin(input), output.0).await;
-        let _ = output.1.join();
-        // Programs that were hung up have time to end.
+        let input = Stdin(file_of(std::io::stdin()));
+        let _ = tokio::join!(ssh::serve(Rc::new(guest), input, output), write_stdout(sealed));
+        // Waits for programs that were hung up to end.
         let left = async {
             while has_children() {
                 sleep(Duration::from_millis(20)).await;
@@ -48,36 +51,26 @@ pub fn serve() {
         };
         let _ = timeout(Duration::from_secs(6), left).await;
     });
+    // A read of stdin may still block one of the runtime's threads.
+    runtime.shutdown_background();
 }
 
 fn has_children() -> bool {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::All, look).is_ok()
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, options).is_ok()
 }
 
-fn read_stdin() -> mpsc::Receiver<Bytes> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = std::io::stdin().read(&mut buffer) {
-            if sender.blocking_send(Bytes::copy_from_slice(&buffer[..count])).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+async fn write_stdout(mut sealed: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
+    let mut stdout = file_of(std::io::stdout());
+    while let Some(bytes) = sealed.recv().await {
+        stdout.write_all(&bytes).await?;
+        stdout.flush().await?;
+    }
+    Ok(())
 }
 
-fn write_stdout() -> (mpsc::Sender<Bytes>, std::thread::JoinHandle<()>) {
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(1);
-    let writing = std::thread::spawn(move || {
-        while let Some(bytes) = receiver.blocking_recv() {
-            if std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush()).is_err() {
-                return;
-            }
-        }
-    });
-    (sender, writing)
+fn file_of(stream: impl AsFd) -> File {
+    File::from_std(stream.as_fd().try_clone_to_owned().expect("a free descriptor").into())
 }
 
 fn login() -> Login {

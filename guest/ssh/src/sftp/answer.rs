@@ -1,4 +1,4 @@
-//! Answers of the server of files.
+//! Answers of the SFTP server.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub const NAME: u8 = 104;
 pub const ATTRS: u8 = 105;
 pub const EXTENDED: u8 = 201;
 
-/// The largest request: 256 KiB of data, as OpenSSH has it.
+/// Limit of the bytes of one read or write, as in OpenSSH.
 pub const REQUEST_BYTES: usize = 256 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub enum Code {
     Unsupported = 8,
 }
 
-/// Why a request was not done.
+/// The error of a request.
 #[derive(Debug)]
 pub struct Refused {
     pub code: Code,
@@ -73,14 +73,16 @@ pub fn status(id: u32, code: Code, words: &str) -> Vec<u8> {
     Message::new(STATUS).u32(id).u32(code as u32).string(words).string("").into_bytes()
 }
 
-pub fn done(id: u32) -> Answer {
-    Ok(status(id, Code::Ok, ""))
+/// The answer without data: success, or the error.
+pub fn done(id: u32, result: io::Result<()>) -> Answer {
+    Ok(result.map(|()| status(id, Code::Ok, ""))?)
 }
 
 pub fn handle(id: u32, handle: u32) -> Answer {
     Ok(Message::new(HANDLE).u32(id).string(handle.to_be_bytes()).into_bytes())
 }
 
+/// The answer with at most `most` bytes, which `fill` provides.
 pub fn data(id: u32, most: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> Answer {
     let mut answer = Message::new(DATA).u32(id).u32(0).into_bytes();
     let head = answer.len();
@@ -94,7 +96,7 @@ pub fn data(id: u32, most: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<usi
     Ok(answer)
 }
 
-/// One name without attributes.
+/// The answer with one name, without attributes.
 pub fn name(id: u32, name: &[u8]) -> Answer {
     Ok(Message::new(NAME).u32(id).u32(1).string(name).string(name).u32(0).into_bytes())
 }

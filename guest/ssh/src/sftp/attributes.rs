@@ -1,4 +1,4 @@
-//! File attributes, as reported and as set.
+//! File attributes: read from requests, and written to answers.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -11,33 +11,32 @@ const IDS: u32 = 2;
 const PERMISSIONS: u32 = 4;
 const TIMES: u32 = 8;
 
+/// The attributes that a request sets.
 #[derive(Debug, Default, PartialEq)]
 pub struct Wanted {
     pub size: Option<u64>,
+    /// Owner and group.
     pub ids: Option<(u32, u32)>,
     pub permissions: Option<u32>,
-    /// Times of the last access and the last change.
+    /// Times of the last access and the last modification, in seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
 impl Wanted {
     pub fn read(reader: &mut Reader) -> Result<Wanted, Broken> {
         let flags = reader.u32()?;
-        let mut wanted = Wanted::default();
-        if flags & SIZE != 0 {
-            wanted.size = Some(reader.u64()?);
-        }
-        if flags & IDS != 0 {
-            wanted.ids = Some((reader.u32()?, reader.u32()?));
-        }
-        if flags & PERMISSIONS != 0 {
-            wanted.permissions = Some(reader.u32()? & 0o7777);
-        }
-        if flags & TIMES != 0 {
-            wanted.times = Some((reader.u32()?, reader.u32()?));
-        }
-        Ok(wanted)
+        let has = |flag| flags & flag != 0;
+        Ok(Wanted {
+            size: has(SIZE).then(|| reader.u64()).transpose()?,
+            ids: has(IDS).then(|| pair(reader)).transpose()?,
+            permissions: has(PERMISSIONS).then(|| reader.u32()).transpose()?.map(|mode| mode & 0o7777),
+            times: has(TIMES).then(|| pair(reader)).transpose()?,
+        })
     }
+}
+
+fn pair(reader: &mut Reader) -> Result<(u32, u32), Broken> {
+    Ok((reader.u32()?, reader.u32()?))
 }
 
 pub fn write(message: Message, meta: &Metadata) -> Message {
@@ -52,7 +51,7 @@ pub fn write(message: Message, meta: &Metadata) -> Message {
         .u32(seconds(meta.mtime()))
 }
 
-/// A line as in `ls -l`, which clients show to people.
+/// A file's line as in `ls -l`, which clients show to people.
 pub fn line(name: &str, meta: &Metadata) -> String {
     let (day, clock) = (meta.mtime().div_euclid(86_400), meta.mtime().rem_euclid(86_400) / 60);
     let (year, month, day) = date(day);
@@ -83,7 +82,7 @@ fn mode(mode: u32) -> String {
     [kind].into_iter().chain(rights).collect()
 }
 
-/// Converts a count of days since 1970, after Howard Hinnant's algorithm.
+/// Year, month and day of a number of days since 1970 (Howard Hinnant's algorithm).
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

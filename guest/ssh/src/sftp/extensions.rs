@@ -1,14 +1,14 @@
-//! OpenSSH's extensions of version 3.
+//! Handles OpenSSH's extensions of SFTP version 3.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::StatVfs;
 
-use crate::sftp::answer::{self, Answer, Code, REQUEST_BYTES, Refused};
+use crate::sftp::answer::{self, Answer, Code, REQUEST_BYTES, Refused, done};
 use crate::sftp::attributes::Wanted;
-use crate::sftp::files;
+use crate::sftp::files::{self, path};
 use crate::sftp::handles::{self, Handles};
 use crate::wire::{Message, Reader};
 
@@ -26,23 +26,11 @@ pub const OFFERED: [(&str, &str); 9] = [
 
 pub fn answer(handles: &Handles, id: u32, name: &str, details: &mut Reader) -> Answer {
     match name {
-        "posix-rename@openssh.com" => {
-            fs::rename(files::path(details.string()?), files::path(details.string()?))?;
-            answer::done(id)
-        }
-        "hardlink@openssh.com" => {
-            fs::hard_link(files::path(details.string()?), files::path(details.string()?))?;
-            answer::done(id)
-        }
-        "fsync@openssh.com" => {
-            handles.file(details)?.sync_all()?;
-            answer::done(id)
-        }
-        "lsetstat@openssh.com" => {
-            files::set_link(files::path(details.string()?), &Wanted::read(details)?)?;
-            answer::done(id)
-        }
-        "statvfs@openssh.com" => Ok(space(id, &rustix::fs::statvfs(files::path(details.string()?))?)),
+        "posix-rename@openssh.com" => done(id, fs::rename(path(details)?, path(details)?)),
+        "hardlink@openssh.com" => done(id, fs::hard_link(path(details)?, path(details)?)),
+        "fsync@openssh.com" => done(id, handles.file(details)?.sync_all()),
+        "lsetstat@openssh.com" => done(id, files::set_link(path(details)?, &Wanted::read(details)?)),
+        "statvfs@openssh.com" => Ok(space(id, &rustix::fs::statvfs(path(details)?)?)),
         "fstatvfs@openssh.com" => Ok(space(id, &rustix::fs::fstatvfs(handles.file(details)?)?)),
         "limits@openssh.com" => {
             let most = REQUEST_BYTES as u64;
@@ -82,9 +70,9 @@ fn home() -> Result<PathBuf, Refused> {
 fn expand(bytes: &[u8]) -> Result<PathBuf, Refused> {
     let expanded = match bytes.strip_prefix(b"~") {
         Some(b"") => home()?,
-        Some([b'/', rest @ ..]) => home()?.join(Path::new(files::path(rest))),
+        Some([b'/', rest @ ..]) => home()?.join(files::path_of(rest)),
         Some(_) => return Err(Refused::new(Code::NoSuchFile, "only the user's own home directory is known")),
-        None => files::path(bytes).to_owned(),
+        None => files::path_of(bytes).to_owned(),
     };
     Ok(files::real_path(&expanded)?)
 }

@@ -1,16 +1,18 @@
-//! Operations on files, each a system call or two.
+//! File operations, each of one or two system calls.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown, fchown, lchown};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
-use rustix::fs::{futimens, renameat_with, utimensat};
+use rustix::fs::{Gid, Uid, chownat, futimens, renameat_with, utimensat};
 
+use crate::broken::Broken;
 use crate::sftp::attributes::Wanted;
+use crate::wire::Reader;
 
 const READ: u32 = 1;
 const WRITE: u32 = 2;
@@ -19,8 +21,12 @@ const CREATE: u32 = 8;
 const TRUNCATE: u32 = 16;
 const EXCLUSIVE: u32 = 32;
 
-pub fn path(bytes: &[u8]) -> &Path {
-    // Nothing is the directory where everything begins.
+pub fn path<'a>(request: &mut Reader<'a>) -> Result<&'a Path, Broken> {
+    request.string().map(path_of)
+}
+
+pub fn path_of(bytes: &[u8]) -> &Path {
+    // An empty path is the working directory.
     Path::new(if bytes.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(bytes) })
 }
 
@@ -37,7 +43,7 @@ pub fn open(path: &Path, how: u32, wanted: &Wanted) -> io::Result<File> {
         (EXCLUSIVE, OFlags::EXCL),
     ];
     let more = more.into_iter().filter(|(asked, _)| how & asked != 0);
-    // A named pipe without a partner must not stop the server.
+    // NONBLOCK: a FIFO without its other end must not block the server.
     let always = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let flags = more.fold(always, |flags, (_, flag)| flags | flag);
     let mode = Mode::from_raw_mode(wanted.permissions.unwrap_or(0o666));
@@ -45,6 +51,10 @@ pub fn open(path: &Path, how: u32, wanted: &Wanted) -> io::Result<File> {
 }
 
 pub fn set(path: &Path, wanted: &Wanted) -> io::Result<()> {
+    set_at(path, wanted, AtFlags::empty())
+}
+
+fn set_at(path: &Path, wanted: &Wanted, flags: AtFlags) -> io::Result<()> {
     if let Some(size) = wanted.size {
         File::options().write(true).open(path)?.set_len(size)?;
     }
@@ -52,29 +62,20 @@ pub fn set(path: &Path, wanted: &Wanted) -> io::Result<()> {
         fs::set_permissions(path, Permissions::from_mode(mode))?;
     }
     if let Some(times) = wanted.times {
-        utimensat(CWD, path, &timestamps(times), AtFlags::empty())?;
+        utimensat(CWD, path, &timestamps(times), flags)?;
     }
-    match wanted.ids {
-        Some((uid, gid)) => chown(path, Some(uid), Some(gid)),
-        None => Ok(()),
+    if let Some((uid, gid)) = wanted.ids {
+        chownat(CWD, path, Some(Uid::from_raw_unchecked(uid)), Some(Gid::from_raw_unchecked(gid)), flags)?;
     }
+    Ok(())
 }
 
-/// A link itself has no rights and no size of its own.
+/// Sets attributes of a link itself, which has no permissions and no size that can be set.
 pub fn set_link(path: &Path, wanted: &Wanted) -> io::Result<()> {
     if wanted.size.is_some() || wanted.permissions.is_some() && fs::symlink_metadata(path)?.is_symlink() {
-        return Err(io::Error::from_raw_os_error(rustix::io::Errno::OPNOTSUPP.raw_os_error()));
+        return Err(rustix::io::Errno::OPNOTSUPP.into());
     }
-    if let Some(mode) = wanted.permissions {
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
-    }
-    if let Some(times) = wanted.times {
-        utimensat(CWD, path, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    match wanted.ids {
-        Some((uid, gid)) => lchown(path, Some(uid), Some(gid)),
-        None => Ok(()),
-    }
+    set_at(path, wanted, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 pub fn set_open(file: &File, wanted: &Wanted) -> io::Result<()> {
@@ -87,10 +88,10 @@ pub fn set_open(file: &File, wanted: &Wanted) -> io::Result<()> {
     if let Some(times) = wanted.times {
         futimens(file, &timestamps(times))?;
     }
-    match wanted.ids {
-        Some((uid, gid)) => fchown(file, Some(uid), Some(gid)),
-        None => Ok(()),
+    if let Some((uid, gid)) = wanted.ids {
+        fchown(file, Some(uid), Some(gid))?;
     }
+    Ok(())
 }
 
 fn timestamps((accessed, changed): (u32, u32)) -> Timestamps {
@@ -98,12 +99,12 @@ fn timestamps((accessed, changed): (u32, u32)) -> Timestamps {
     Timestamps { last_access: at(accessed), last_modification: at(changed) }
 }
 
-/// As version 3 requires: an existing target is kept.
+/// Renames a file. An existing target is an error, as version 3 requires.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
-/// The last part need not be there: a client asks this before it makes a file.
+/// Resolves a path. The last part may be missing: clients ask for the path of a file that they are about to create.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -136,7 +137,7 @@ mod tests {
         let real = fs::canonicalize(room.path()).unwrap();
         assert_eq!(real_path(&room.path().join("new")).unwrap(), real.join("new"));
         assert!(real_path(&room.path().join("no/new")).is_err());
-        assert_eq!(real_path(path(b"")).unwrap(), std::env::current_dir().unwrap());
+        assert_eq!(real_path(path_of(b"")).unwrap(), std::env::current_dir().unwrap());
     }
 
     #[test]

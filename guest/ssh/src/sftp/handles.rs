@@ -1,4 +1,4 @@
-//! The files and directories that a client has open, by the numbers that the client knows them by.
+//! The table of files and directories that a client has open, by handle number.
 
 use std::collections::HashMap;
 use std::fs::{File, ReadDir};
@@ -33,7 +33,7 @@ impl Handles {
     pub fn close(&mut self, id: u32, request: &mut Reader) -> Answer {
         let number = number(request)?;
         self.open.remove(&number).ok_or_else(not_open)?;
-        done(id)
+        done(id, Ok(()))
     }
 
     pub fn file(&self, request: &mut Reader) -> Result<&File, Refused> {

@@ -1,6 +1,6 @@
-//! A server of files, SFTP version 3 (draft-ietf-secsh-filexfer-02) with the extensions that OpenSSH's clients use.
-//! It is a process of its own with the user's ids, so the kernel decides which access the user has, and a slow disk
-//! blocks nothing else. Requests run one after the other: clients send many before they wait for an answer.
+//! An SFTP server, version 3 (draft-ietf-secsh-filexfer-02) with the extensions that OpenSSH's clients use. It runs as a
+//! process of its own with the user's ids, so that the kernel checks the user's access, and a slow disk blocks nothing
+//! else. Requests run one after the other; clients send many before they wait for an answer.
 
 mod answer;
 mod attributes;
@@ -14,14 +14,14 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use crate::sftp::answer::REQUEST_BYTES;
 use crate::sftp::request::Server;
 
-/// The first argument of the program that serves files.
+/// The first argument with which this program is an SFTP server.
 pub const NAME: &str = "sftp";
-/// Read-ahead: several requests of a client that writes.
+/// Size of the read and write buffers: several requests of a client that writes.
 const BUFFER_BYTES: usize = 128 * 1024;
 const LENGTH_BYTES: usize = 4;
 
 pub fn serve() {
-    // A client that goes ends this process by the end of its input or by a closed pipe.
+    // Returns when the client has gone: the input ends, or the output fails.
     let mut input = BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock());
     let _ = run(&mut input, &mut output);
@@ -42,7 +42,7 @@ fn run(input: &mut BufReader<impl Read>, output: &mut impl Write) -> std::io::Re
         let Ok(answer) = server.answer(&request) else { return Ok(()) };
         output.write_all(&(answer.len() as u32).to_be_bytes())?;
         output.write_all(&answer)?;
-        // While requests are waiting, their answers go out together.
+        // Answers are sent together while more requests are buffered.
         if input.buffer().is_empty() {
             output.flush()?;
             input.fill_buf()?;

@@ -1,4 +1,4 @@
-//! Dispatches requests to file operations.
+//! Dispatches SFTP requests to file operations.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -7,21 +7,23 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, symlink};
 use crate::broken::Broken;
 use crate::sftp::answer::{self, Answer, Code, REQUEST_BYTES, Refused, done, status};
 use crate::sftp::attributes::{self, Wanted};
+use crate::sftp::extensions;
+use crate::sftp::files::{self, path};
 use crate::sftp::handles::{Handle, Handles};
-use crate::sftp::{extensions, files};
 use crate::wire::{Message, Reader};
 
 const INIT: u8 = 1;
 const VERSION: u32 = 3;
-/// One answer's names, so that it stays small.
+/// Limit of the names in one answer.
 const NAMES: usize = 100;
+
 #[derive(Default)]
 pub struct Server {
     handles: Handles,
 }
 
 impl Server {
-    /// Only a request without even an id has no answer.
+    /// Answers a request. An error if the request has no id to answer to.
     pub fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, Broken> {
         let mut reader = Reader::new(request);
         let kind = reader.u8()?;
@@ -43,31 +45,25 @@ impl Server {
             4 => self.handles.close(id, request),
             5 => self.read(id, request),
             6 => self.write(id, request),
-            7 => attrs(id, &fs::symlink_metadata(files::path(request.string()?))?),
+            7 => attrs(id, &fs::symlink_metadata(path(request)?)?),
             8 => attrs(id, &self.handles.file(request)?.metadata()?),
-            9 => ok(id, files::set(files::path(request.string()?), &Wanted::read(request)?)),
-            10 => {
-                let file = self.handles.file(request)?;
-                ok(id, files::set_open(file, &Wanted::read(request)?))
-            }
-            11 => {
-                let names = fs::read_dir(files::path(request.string()?))?;
-                self.handles.keep(id, Handle::Directory(names))
-            }
+            9 => done(id, files::set(path(request)?, &Wanted::read(request)?)),
+            10 => done(id, files::set_open(self.handles.file(request)?, &Wanted::read(request)?)),
+            11 => self.handles.keep(id, Handle::Directory(fs::read_dir(path(request)?)?)),
             12 => self.names(id, request),
-            13 => ok(id, fs::remove_file(files::path(request.string()?))),
+            13 => done(id, fs::remove_file(path(request)?)),
             14 => {
-                let path = files::path(request.string()?);
+                let path = path(request)?;
                 let mode = Wanted::read(request)?.permissions.unwrap_or(0o777);
-                ok(id, fs::DirBuilder::new().mode(mode & 0o777).create(path))
+                done(id, fs::DirBuilder::new().mode(mode & 0o777).create(path))
             }
-            15 => ok(id, fs::remove_dir(files::path(request.string()?))),
-            16 => answer::name(id, files::real_path(files::path(request.string()?))?.as_os_str().as_bytes()),
-            17 => attrs(id, &fs::metadata(files::path(request.string()?))?),
-            18 => ok(id, files::rename_new(files::path(request.string()?), files::path(request.string()?))),
-            19 => answer::name(id, fs::read_link(files::path(request.string()?))?.as_os_str().as_bytes()),
-            // OpenSSH's order, which differs from the draft: first the link's target.
-            20 => ok(id, symlink(files::path(request.string()?), files::path(request.string()?))),
+            15 => done(id, fs::remove_dir(path(request)?)),
+            16 => answer::name(id, files::real_path(path(request)?)?.as_os_str().as_bytes()),
+            17 => attrs(id, &fs::metadata(path(request)?)?),
+            18 => done(id, files::rename_new(path(request)?, path(request)?)),
+            19 => answer::name(id, fs::read_link(path(request)?)?.as_os_str().as_bytes()),
+            // First the link's target, as OpenSSH sends it; the draft has it second.
+            20 => done(id, symlink(path(request)?, path(request)?)),
             200 => {
                 let name = request.text()?.unwrap_or_default();
                 extensions::answer(&self.handles, id, name, request)
@@ -77,7 +73,7 @@ impl Server {
     }
 
     fn open(&mut self, id: u32, request: &mut Reader) -> Answer {
-        let (path, how) = (files::path(request.string()?), request.u32()?);
+        let (path, how) = (path(request)?, request.u32()?);
         let file = files::open(path, how, &Wanted::read(request)?)?;
         self.handles.keep(id, Handle::File(file))
     }
@@ -91,14 +87,14 @@ impl Server {
     fn write(&self, id: u32, request: &mut Reader) -> Answer {
         let file = self.handles.file(request)?;
         let offset = request.u64()?;
-        ok(id, file.write_all_at(request.string()?, offset))
+        done(id, file.write_all_at(request.string()?, offset))
     }
 
     fn names(&mut self, id: u32, request: &mut Reader) -> Answer {
         let mut entries = Vec::new();
         for entry in self.handles.directory(request)?.take(NAMES) {
             let entry = entry?;
-            // An entry that has just gone is left out.
+            // An entry that was removed meanwhile is left out.
             let Ok(meta) = entry.metadata() else { continue };
             let name = entry.file_name();
             let line = attributes::line(&name.to_string_lossy(), &meta);
@@ -111,11 +107,6 @@ impl Server {
         let message = Message::new(answer::NAME).u32(id).u32(entries.len() as u32);
         Ok(entries.iter().fold(message, |message, entry| message.bytes(entry.as_ref())).into_bytes())
     }
-}
-
-fn ok(id: u32, result: std::io::Result<()>) -> Answer {
-    result?;
-    done(id)
 }
 
 fn attrs(id: u32, meta: &fs::Metadata) -> Answer {

@@ -1,4 +1,4 @@
-//! A new pseudo-terminal.
+//! Opens a new pseudo-terminal.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 
-/// The agent's end, which does not block, and the program's end, which belongs to the user.
+/// Returns the agent's end, which does not block, and the program's end, which belongs to the user.
 pub fn open(uid: u32, gid: Option<u32>) -> io::Result<(AsyncFd<Rc<OwnedFd>>, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags)?;
