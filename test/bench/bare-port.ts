@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { sleep } from "@vivarium/kit/clock";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { type MachineByHand, startByHand, type TapNamespace } from "../support/machine-by-hand.ts";
 

@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { cloneFile } from "../../packages/node/src/disks/clone.ts";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import { changedRuns, mappingsOf } from "../../packages/node/src/snapshots/changed-pages.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { writeChangedPages } from "../../packages/node/src/snapshots/memory.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";

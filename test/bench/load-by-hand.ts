@@ -1,7 +1,7 @@
 /** Floors F1 and F2: the cost of a load without the service, from the start of a process and from a waiting process. */
 
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { startByHand, type TapNamespace } from "../support/machine-by-hand.ts";
 import { repeated, timed } from "./samples.ts";

@@ -11,7 +11,7 @@ import { FRAME, FrameDecoder } from "@vivarium/contract/guest";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { Client } from "@vivarium/sdk";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { eventually } from "../support/eventually.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";

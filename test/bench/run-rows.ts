@@ -4,7 +4,7 @@ import { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
-import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import { resumeAs } from "../../packages/node/src/machines/handshake.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";

@@ -1,6 +1,6 @@
 /**
- * A minimum rate for request bodies: a client that sends its body byte by byte keeps a connection and memory for as long as
- * it likes. A body that keeps to the rate may take any time.
+ * A minimum rate for request bodies: a client that sends its body byte by byte keeps a connection and memory for as
+ * long as it likes. A body that keeps to the rate may take any time.
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
@@ -11,11 +11,11 @@ export interface BodyRate {
   bytes: number;
 }
 
-/** 1 KiB a second, checked every 30 s. */
+/** At least 30 KiB in each window of 30 s. */
 export const MIN_BODY_RATE: BodyRate = { windowMs: 30_000, bytes: 30 * 1024 };
 export const TOO_SLOW = "ERR_BODY_TOO_SLOW";
 
-/** Calls `giveUp` when less than `rate` arrives. For bodies that are read as they come: what does not arrive was not sent. */
+/** Calls `giveUp` when less than `rate` arrives. For bodies that are read without pause, so the client is the cause. */
 export function watchBodyRate(
   request: IncomingMessage,
   rate: BodyRate,
@@ -23,7 +23,7 @@ export function watchBodyRate(
 ): void {
   const { socket } = request;
   let seen = socket.bytesRead;
-  const look = () => {
+  const check = () => {
     const arrived = socket.bytesRead - seen;
     seen = socket.bytesRead;
     if (request.complete || socket.destroyed) return stop();
@@ -31,18 +31,19 @@ export function watchBodyRate(
     stop();
     giveUp(socket);
   };
-  // Bytes that arrived during a stall of this process are read before the look: timers run first, then reads, then immediates.
-  const looks = setInterval(() => setImmediate(look), rate.windowMs).unref();
-  const stop = () => clearInterval(looks);
+  // After a stall of this process the bytes that arrived meanwhile are read before the check: timers run before reads,
+  // immediates after them.
+  const timer = setInterval(() => setImmediate(check), rate.windowMs).unref();
+  const stop = () => clearInterval(timer);
   request.once("end", stop).once("close", stop);
 }
 
-/** A body for a reader with a pace of its own: only time in which the reader waits for more counts against the client. */
+/** A body whose reader may pause: only time in which the reader waits for bytes counts against the client. */
 export class PacedBody extends Readable {
   readonly #body: IncomingMessage;
   readonly #rate: BodyRate;
-  readonly #look: NodeJS.Timeout;
-  /** Since when the reader waits; undefined while it has enough. */
+  readonly #check: NodeJS.Timeout;
+  /** Time since which the reader waits for bytes (`performance.now()`); undefined while it has enough. */
   #askedAt: number | undefined;
   #waitedMs = 0;
   #bytes = 0;
@@ -52,19 +53,19 @@ export class PacedBody extends Readable {
     super();
     this.#body = body;
     this.#rate = rate;
-    this.#look = setInterval(() => this.#checkRate(), rate.windowMs / 10).unref();
+    this.#check = setInterval(() => this.#checkRate(), rate.windowMs / 10).unref();
     body.on("data", this.#take).once("end", this.#end).once("error", this.#fail).once("close", this.#close);
     body.pause();
-    // A body may break off before anyone reads it. The reader notices then.
+    // A body may break off before it is read, and an error without a listener would end the process.
     this.on("error", () => {});
   }
 
-  /** Whether any of the body was handed out: then it cannot be sent from its beginning again. */
+  /** Whether any of the body was read, so that it cannot be sent from its beginning again. */
   get wasRead(): boolean {
     return this.#wasRead;
   }
 
-  /** Reads the rest and drops it, so that its sender comes to read the answer. */
+  /** Reads the rest of the body and drops it, so that the client reads the answer. */
   discardRest(): void {
     this.destroy();
     this.#body.on("error", () => {}).resume();
@@ -76,7 +77,7 @@ export class PacedBody extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    clearInterval(this.#look);
+    clearInterval(this.#check);
     this.#body.off("data", this.#take).off("end", this.#end).off("close", this.#close).pause();
     done(error);
   }
@@ -92,7 +93,7 @@ export class PacedBody extends Readable {
     if (!wantsMore) this.#body.pause();
   };
   readonly #end = (): void => {
-    clearInterval(this.#look);
+    clearInterval(this.#check);
     this.push(null);
   };
   readonly #fail = (error: Error): void => void this.destroy(error);

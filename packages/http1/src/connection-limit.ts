@@ -13,14 +13,14 @@ export class ConnectionLimit {
     this.#most = most;
   }
 
-  /** A connection as it was accepted. */
+  /** Counts a connection that was just accepted. */
   add(socket: Socket): void {
     this.#open++;
     socket.once("close", () => this.#open--);
     if (this.#open >= this.#most) this.#destroyOneIdle();
   }
 
-  /** False: the connection has sent as many requests ahead as it may. `socket` is the connection itself, or TLS over it. */
+  /** Counts a request. False: the connection has too many unanswered ones. `socket`: the connection, or TLS over it. */
   admits(socket: Socket, response: ServerResponse): boolean {
     const pipeline = pipelineOf(socket);
     if (!pipeline.add(response)) return false;

@@ -1,14 +1,15 @@
+/** Copies a body with back-pressure, and joins the many small pieces that a client may send. */
 import type { IncomingMessage } from "node:http";
 import type { Writable } from "node:stream";
 import type { Guard } from "./guard.ts";
 
-/** One turn of the event loop may bring megabytes, and each piece costs hundreds of bytes: this many are joined at once. */
+/** Most separate pieces: a turn of the event loop may bring megabytes, and each piece costs hundreds of bytes. */
 const MAX_PIECES = 4096;
 
 /**
- * Copies a body as fast as it is taken, and writes everything that came in one turn of the event loop as one piece. Streams
- * limit their bytes but not their number of pieces: through a plain pipe a body of one-byte chunks costs a thousand times
- * its size. So no piece is left in a stream's buffer, and back-pressure pauses the socket.
+ * Copies a body as fast as it is taken, and writes everything that came in one turn of the event loop as one piece.
+ * Streams limit their bytes but not their number of pieces: through a plain pipe a body of one-byte chunks costs a
+ * thousand times its size. So no piece is left in a stream's buffer, and back-pressure pauses the socket.
  */
 export function copyBody(from: IncomingMessage, to: Writable, guard: Guard): void {
   let pieces: Buffer[] = [];
@@ -41,7 +42,7 @@ export function copyBody(from: IncomingMessage, to: Writable, guard: Guard): voi
   from.on("data", guard(take));
   to.on("drain", resume);
   const finish = () => {
-    // By now the socket may be reading another message.
+    // A later `drain` would resume a socket that may be reading another message by then.
     to.off("drain", resume);
     write();
     to.end();

@@ -1,4 +1,4 @@
-/** Writes one request anew to its server, and the server's answer back to the client. Neither side ends more than this. */
+/** Forwards one request to its server and the answer to the client. A fault of either side ends this exchange only. */
 import {
   type ClientRequest,
   type IncomingMessage,
@@ -14,29 +14,29 @@ import { copyBody } from "./copy-body.ts";
 import { type Guard, guarded } from "./guard.ts";
 import { type Header, valuesOf } from "./headers.ts";
 
-/** All headers of an answer together. */
+/** Most bytes of all headers of an answer together. */
 const MAX_ANSWER_HEADER_BYTES = 64 * 1024;
 const MAX_INTERIM_ANSWERS = 16;
 
-/** One request and how it is forwarded. Each door decides these; the rest is the same for all. */
+/** One request and how its caller wants it forwarded. */
 export interface Exchange {
   request: IncomingMessage;
   response: ServerResponse;
   log: Log;
   path: string;
-  /** For the server. A client that waits for `100 Continue` gets the server's where Expect is among them, else ours at once. */
+  /** Headers for the server. If Expect is among them the client gets the server's `100 Continue`, else ours at once. */
   headers: readonly Header[];
   /** How the server is reached. */
   connection: RequestOptions;
   /** The request asks for a WebSocket; `head` holds the bytes that the client sent behind it. */
   upgrade?: { head: Buffer };
-  /** The server's answer is proper. Returns its headers for the client. */
+  /** Called with a valid answer. Returns the headers for the client. */
   onAnswer: (answer: IncomingMessage) => readonly Header[];
-  /** The server consents to the WebSocket. From here on both sockets belong to the callee. */
+  /** Called when the server consents to the WebSocket. From here on both sockets belong to the callee. */
   onConsent: (server: Socket) => void;
-  /** Called once. There is no proper answer; when part of one was sent, the connection must end. */
+  /** Called once if there is no valid answer. If part of one was sent, the callee must end the connection. */
   fail: (failure: Failure) => void;
-  /** `fail` threw as well. */
+  /** Called when `fail` threw as well; ends the connection. */
   cut: () => void;
 }
 
@@ -55,7 +55,7 @@ export function forward(exchange: Exchange): Forwarding | undefined {
 class Forwarding {
   readonly upstream: ClientRequest;
   readonly #exchange: Exchange;
-  /** From here on nothing of the server is heard: it failed, was given up, or has a WebSocket. */
+  /** Set once events of the server are ignored: it failed, was given up, or has a WebSocket. */
   #isOver = false;
   readonly #guard: Guard = (handler) =>
     guarded(
@@ -72,7 +72,7 @@ class Forwarding {
     this.#hearClient();
   }
 
-  /** Ends it without a word to the client. */
+  /** Ends the request to the server. The client gets nothing. */
   destroy(): void {
     this.#isOver = true;
     this.upstream.destroy();
@@ -85,7 +85,7 @@ class Forwarding {
     this.upstream.destroy();
   }
 
-  /** A parser continues with what arrived in the same piece, also behind the end of this request. */
+  /** Whether the server's events count: its parser also emits those of bytes behind the end of this request. */
   get #isHeard(): boolean {
     return !this.#isOver && !this.upstream.destroyed && !this.#exchange.response.headersSent;
   }
@@ -93,7 +93,7 @@ class Forwarding {
   #hearServer(): void {
     const { upstream } = this;
     let interim = 0;
-    // Otherwise a server that sends nothing but interim answers would be heard for ever.
+    // Without a limit a server could hold the client for ever with interim answers.
     const onInterim = () => {
       interim += 1;
       if (interim > MAX_INTERIM_ANSWERS) this.#fail({ why: "bad answer" });
@@ -167,7 +167,7 @@ class Forwarding {
     upstream.once("close", () => {
       if (response.closed && !request.complete) leaveUnread(request);
     });
-    // Read already when the request is forwarded a second time.
+    // The body was read already when the request is forwarded a second time.
     if (request.readableEnded) upstream.end();
     else copyBody(request, upstream, this.#guard);
   }
@@ -185,7 +185,7 @@ function open({ request, path, headers, connection }: Exchange): ClientRequest |
       maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
       insecureHTTPParser: false,
     });
-    // Bounded by their bytes: past a number of headers Node would drop the rest in silence.
+    // No limit: Node would silently drop headers past it. `maxHeaderSize` bounds their bytes.
     upstream.maxHeadersCount = 0;
     return upstream;
   } catch {
@@ -193,7 +193,7 @@ function open({ request, path, headers, connection }: Exchange): ClientRequest |
   }
 }
 
-/** Ends the connection when this response's turn has come: before that it carries answers to earlier requests. */
+/** Ends the connection once this response may be sent: before that it carries answers to earlier requests. */
 function breakOff(response: ServerResponse): void {
   if (response.socket) response.destroy();
   else response.once("socket", (client: Socket) => client.destroy());

@@ -4,8 +4,8 @@ import type { Log } from "@vivarium/kit/log";
 export type Guard = <Args extends unknown[]>(handler: (...args: Args) => void) => (...args: Args) => void;
 
 /**
- * An exception in a handler would end the process, and with it all other connections. It is logged instead; then `ends`
- * are tried in turn until one does not throw. Not for a handler that continues after an `await`.
+ * Logs an exception of the handler, which would otherwise end the process and all other connections, and then tries
+ * `ends` in order until one does not throw. Not for a handler that continues after an `await`.
  */
 export function guarded<Args extends unknown[]>(
   log: Pick<Log, "error">,

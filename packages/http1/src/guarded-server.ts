@@ -1,4 +1,4 @@
-/** Listens to all events of an HTTP server that a client can cause. What breaks a handler ends its own connection alone. */
+/** Handles all events of an HTTP server that a client can cause. An exception in a handler ends that connection alone. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Log } from "@vivarium/kit/log";
@@ -7,13 +7,13 @@ import { responseOver } from "./upgrade.ts";
 
 export interface Handlers {
   connection?: (socket: Socket) => void;
-  /** All requests, whatever they expect. Upgrades have an ordinary response as well, which ends the connection. */
+  /** Called for all requests, with or without `Expect`. An upgrade too has a response, which ends its connection. */
   request: (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => void;
-  /** An upgrade behind unanswered requests; without a handler its connection is closed. */
+  /** Called for an upgrade behind unanswered requests. Without a handler its connection is closed. */
   upgradeBehind?: (socket: Socket) => void;
-  /** Without a handler Node closes the connection. */
+  /** Called for a CONNECT. Without a handler Node closes the connection. */
   connect?: (socket: Socket) => void;
-  /** The bytes are not a request. */
+  /** Called for bytes that are not a request. */
   unreadable: (error: NodeJS.ErrnoException, socket: Socket) => void;
 }
 
@@ -24,7 +24,7 @@ export function listenGuarded(server: Server, log: Pick<Log, "error">, handlers:
     response.on("error", () => request.socket.destroy());
     handlers.request(request, response, upgrade);
   };
-  /** For events whose second argument is the socket. */
+  /** Guards a handler of an event whose second argument is the socket. */
   const ownSocket = <First, Rest extends unknown[]>(handler: (...args: [First, Socket, ...Rest]) => void) =>
     guarded(log, handler, (...[, socket]) => void socket.destroy());
   const serve = guarded(

@@ -1,6 +1,6 @@
 /**
- * A limit on connections that have not sent a whole head yet. Anyone can open such connections and leave them so. Each one
- * beyond the limit closes the oldest: a client that sends its head at once always gets in.
+ * A limit on connections that have not sent a whole head yet. Anyone can open such connections and leave them so.
+ * Each one beyond the limit closes the oldest: a client that sends its head at once always gets in.
  */
 import type { Socket } from "node:net";
 
@@ -12,7 +12,7 @@ export class HeadLimit {
     this.#most = most;
   }
 
-  /** A connection as it was accepted: the time of a TLS handshake counts. */
+  /** Counts a connection that was just accepted, so that the time of a TLS handshake counts too. */
   add(socket: Socket): void {
     const key = keyOf(socket);
     this.#oldestFirst.set(key, socket);
@@ -22,7 +22,7 @@ export class HeadLimit {
     if (this.#oldestFirst.size > this.#most) this.#destroyOldest();
   }
 
-  /** The head is whole. `socket` is the connection itself, or TLS over it. */
+  /** Call when the head is whole. `socket`: the connection, or TLS over it. */
   done(socket: Socket): void {
     this.#oldestFirst.delete(keyOf(socket));
   }
@@ -35,7 +35,7 @@ export class HeadLimit {
   }
 }
 
-/** The same for a connection and for TLS over it, and different for any two that are open. */
+/** The key of a connection, which TLS over it shares and no other open connection has. */
 function keyOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

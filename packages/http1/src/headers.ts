@@ -1,7 +1,7 @@
-/** Headers as Node's parser leaves them: names and values in turn. */
+/** Reads header lists in the form of Node's `rawHeaders`, and removes the headers that are not forwarded. */
 export type Header = [name: string, value: string];
 
-/** Belong to one connection and are never forwarded (RFC 9110 7.6.1). How a body is framed is written anew by each door. */
+/** Headers of one connection, which are never forwarded (RFC 9110 7.6.1). Each proxy also frames bodies anew. */
 const HOP_BY_HOP = new Set([
   "connection",
   "http2-settings",
@@ -13,7 +13,7 @@ const HOP_BY_HOP = new Set([
   "trailer",
   "upgrade",
 ]);
-/** Decide where a message ends and whom it is for: a `Connection` header cannot remove them. */
+/** Headers that decide where a message ends and whom it is for: a `Connection` header cannot remove them. */
 const FRAMING = ["host", "content-length", "transfer-encoding"];
 
 export function headerPairs(raw: readonly string[]): Header[] {
@@ -22,7 +22,7 @@ export function headerPairs(raw: readonly string[]): Header[] {
   return pairs;
 }
 
-/** `wanted` in lower case. */
+/** The values of all headers of a name; `wanted` in lower case. */
 export function valuesOf(headers: readonly Header[], wanted: string): string[] {
   return headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
 }
@@ -30,7 +30,7 @@ export function valuesOf(headers: readonly Header[], wanted: string): string[] {
 /** `name` in lower case. */
 export const isHopByHop = (name: string): boolean => HOP_BY_HOP.has(name);
 
-/** Without the headers of one connection, those that `Connection` names, and those of `also` (in lower case). */
+/** Removes the headers of one connection, those that `Connection` names, and those of `also` (in lower case). */
 export function withoutHopByHop(headers: readonly Header[], also: readonly string[] = []): Header[] {
   const named = valuesOf(headers, "connection").flatMap((value) => value.toLowerCase().split(/[\s,]+/));
   const dropped = new Set([...named.filter((name) => !FRAMING.includes(name)), ...also]);

@@ -1,4 +1,4 @@
-/** A limit on connections from one address: one client alone cannot take all that there are. */
+/** A limit on connections from one address, so that one client alone cannot use up all connections. */
 import { isIPv6, type Socket } from "node:net";
 
 export class PeerLimit {
@@ -30,7 +30,7 @@ export class PeerLimit {
   }
 }
 
-/** A client with one IPv6 address usually has its whole /64. */
+/** The address by which a client is counted: its IPv4 address, or its IPv6 /64, all of which it usually has. */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
   const [before = [], after = []] = address.split("::").map((half) => half.split(":").filter(Boolean));
@@ -38,7 +38,7 @@ export function networkOf(address: string): string {
   return [...before, ...zeros, ...after].slice(0, 4).join(":");
 }
 
-/** A socket for both families writes IPv4 as IPv6. */
+/** Turns `::ffff:a.b.c.d`, as a socket for both families writes IPv4, into `a.b.c.d`. */
 export function plainAddress(text: string): string {
   return text.replace(/^::ffff:(?=[0-9.]+$)/i, "");
 }

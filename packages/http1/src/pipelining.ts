@@ -1,13 +1,13 @@
-/** Pipelining: requests that a client sends before it has the answers to earlier ones. Each costs memory meanwhile. */
+/** Limits pipelined requests, which a client sends before it has the answers to earlier ones. Each costs memory. */
 import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 
-/** Neither browsers nor proxies send even two ahead; apt sends ten. */
+/** Most unanswered requests of a connection. Browsers and proxies send at most one ahead; apt sends ten. */
 const MAX_UNANSWERED = 16;
 
 const pipelines = new WeakMap<Duplex, Pipeline>();
 
-/** `socket` is the connection itself, or TLS over it. */
+/** The pipeline of a connection. `socket`: the connection, or TLS over it. */
 export function pipelineOf(socket: Duplex): Pipeline {
   const known = pipelines.get(socket);
   if (known) return known;
@@ -23,7 +23,7 @@ export class Pipeline {
 
   constructor(socket: Duplex) {
     socket.once("close", () => {
-      // After an upgrade Node forgets the responses behind it: they would never close, and never give back what they took.
+      // After an upgrade Node never closes the responses queued behind it; destroying them releases their permits.
       for (const response of this.#unanswered) response.destroy();
       this.#unanswered.clear();
     });
@@ -33,7 +33,7 @@ export class Pipeline {
     return this.#unanswered.size;
   }
 
-  /** The response whose turn it is. */
+  /** The oldest unanswered request's response, the only one that may be sent now. */
   get first(): ServerResponse | undefined {
     return this.#unanswered.values().next().value;
   }
@@ -42,12 +42,12 @@ export class Pipeline {
     return this.#unanswered.has(response);
   }
 
-  /** No longer waits for responses to requests that have not arrived whole. */
+  /** Removes the responses to requests that have not arrived whole. */
   forgetIncomplete(): void {
     for (const response of this.#unanswered) if (!response.req.complete) this.#unanswered.delete(response);
   }
 
-  /** False: the connection has sent as many requests ahead as it may. */
+  /** Adds a response. False: the connection has as many unanswered requests as it may. */
   add(response: ServerResponse, most = MAX_UNANSWERED): boolean {
     if (this.#unanswered.size >= most) return false;
     this.#unanswered.add(response);
@@ -55,7 +55,7 @@ export class Pipeline {
     return true;
   }
 
-  /** Calls back once no answer is outstanding. */
+  /** Calls back once all requests are answered. */
   whenAllAnswered(then: () => void): void {
     if (this.#unanswered.size === 0) then();
     else this.#onAllAnswered.push(then);

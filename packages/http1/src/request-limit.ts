@@ -1,4 +1,4 @@
-/** A limit on requests in flight, by key. Requests beyond it wait in line, for a while. */
+/** A limit on requests in flight per key. Requests beyond it wait in line for up to `WAIT_MS`. */
 const MAX_IN_FLIGHT = 256;
 const WAIT_MS = 10_000;
 
@@ -10,7 +10,7 @@ interface Line {
 export class RequestLimit {
   readonly #lines = new Map<string, Line>();
 
-  /** Resolves to the function that gives the slot back; to undefined when no slot became free in time. */
+  /** Takes a slot. Resolves to the function that gives it back, or to undefined when none became free in time. */
   async take(key: string): Promise<(() => void) | undefined> {
     const line = this.#lines.get(key) ?? { taken: 0, waiting: new Set() };
     this.#lines.set(key, line);

@@ -1,6 +1,6 @@
 /**
- * Request smuggling: two readers that disagree about where a request ends let a second request hide in its body. Node's
- * parser refuses most of such requests; these checks refuse the rest.
+ * Finds requests that allow request smuggling: two readers that disagree about where a request ends let a second one
+ * hide in its body. Node's parser refuses most of them; these checks refuse the rest.
  */
 import type { IncomingMessage } from "node:http";
 import { type Header, valuesOf } from "./headers.ts";
@@ -21,7 +21,7 @@ export function hasBody({ headers }: Pick<IncomingMessage, "headers">): boolean 
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-/** For Node's `shouldUpgradeCallback`: all other upgrades (`h2c`) stay ordinary requests. */
+/** For Node's `shouldUpgradeCallback`: all other upgrades, such as to `h2c`, stay ordinary requests. */
 export function wantsWebSocket({
   method,
   httpVersion,

@@ -5,8 +5,8 @@ import { pipelineOf } from "./pipelining.ts";
 
 /**
  * An ordinary response to a request whose connection Node has released, as it does for upgrades and CONNECT. The
- * connection ends with the response. Undefined while an earlier request is unanswered: a connection carries one response at
- * a time, and Node would throw.
+ * connection ends with the response. Undefined while an earlier request is unanswered: a connection carries one
+ * response at a time, and Node would throw.
  */
 export function responseOver(
   socket: Duplex,
@@ -19,18 +19,18 @@ export function responseOver(
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(connection);
-  // Node passes this event on only while it has the connection.
+  // Node passes `drain` on only while it has the connection.
   socket.on("drain", () => response.emit("drain"));
   response.once("finish", () => {
     response.detachSocket(connection);
-    // Node emits this only for a response that has its socket. Listeners count its bytes until then.
+    // Node emits `close` only for a response that has its socket. Listeners count the bytes of the response until then.
     connection.once("close", () => response.emit("close"));
     end(connection);
   });
   return response;
 }
 
-/** Later versions of Node hand over a stream that is not a socket while the request's body is incomplete. */
+/** Ends the connection after its last byte. Later versions of Node pass no Socket while a request's body is incomplete. */
 function endSoon(socket: Socket): void {
   if (socket instanceof Socket) socket.destroySoon();
   else (socket as Duplex).destroy();

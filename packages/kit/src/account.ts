@@ -7,7 +7,7 @@ export interface Account {
   gid: number;
 }
 
-/** Missing in the type declarations of the runtime. */
+/** `initgroups` is missing in the type declarations of Node. */
 type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: number): void };
 
 export async function findAccount(name: string): Promise<Account | undefined> {
@@ -16,14 +16,14 @@ export async function findAccount(name: string): Promise<Account | undefined> {
   return fields && { name, uid: Number(fields[2]), gid: Number(fields[3]) };
 }
 
-/** Like `findAccount`, or an error that names the setting in which another user can be chosen. */
+/** As `findAccount`, but throws an error that names the setting in which another user can be chosen. */
 export async function requireAccount(name: string, setting: string): Promise<Account> {
   const account = await findAccount(name);
   if (account) return account;
   throw new Error(`there is no system user "${name}": make it (useradd --system ${name}) or set ${setting}`);
 }
 
-/** Root becomes this user for good, with the user's groups and no others. */
+/** Drops root's rights for good: the process gets this user's uid, gid and groups, and no others. */
 export function becomeAccount({ name, uid, gid }: Account): void {
   (process as WithInitgroups).initgroups(name, gid);
   process.setgid?.(gid);

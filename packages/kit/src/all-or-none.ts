@@ -1,4 +1,4 @@
-/** Waits for all of them, also when one fails: when this rejects, no work is still running. */
+/** Awaits all promises even after one fails, so that no work is still running when this rejects. */
 export async function allOrNone<T extends readonly unknown[] | []>(works: T) {
   await Promise.allSettled(works);
   return await Promise.all(works);

@@ -1,3 +1,4 @@
+/** Sleeping, stopwatches, time limits and repeated work. */
 /** Resolves after `ms`, or early (without an error) when the signal aborts. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();
@@ -30,7 +31,7 @@ export async function endsWithin(ms: number, work: Promise<unknown>): Promise<bo
   return await Promise.race([work.then(() => true), late]).finally(() => timer.abort());
 }
 
-/** Does the work every `ms`, first after `ms`, until the signal aborts. The pause counts from the end of the work. */
+/** Repeats the work until the signal aborts, with a pause of `ms` before the first run and after the end of each. */
 export async function repeatAfter(
   ms: number,
   until: AbortSignal,

@@ -7,10 +7,7 @@ import path from "node:path";
 
 let armed: { names: string[]; dir: string } | undefined;
 
-/**
- * `names`: one, or several separated by commas. `dir` holds the records of the kills. Called by main.ts with the
- * configured value (`VIV_CRASH_AT`).
- */
+/** `names`: crash points separated by commas (`VIV_CRASH_AT`). `dir`: directory for the records of the kills. */
 export function armCrashPoint(names: string | undefined, dir: string): void {
   armed = names === undefined ? undefined : { names: names.split(","), dir };
 }

@@ -12,8 +12,8 @@ export async function syncPath(target: string): Promise<void> {
 }
 
 /**
- * On disk under its name when this returns; until then the file that was there before. One writer at a time. The mode holds
- * whatever the umask is, also if an interrupted write left its partial file.
+ * Replaces a file. The new content is durable when this returns; until then the name has the old file. One writer at a
+ * time. The mode holds whatever the umask is, also if an interrupted write left its partial file.
  */
 export async function writeDurably(file: string, content: string | Uint8Array, mode: number): Promise<void> {
   const partial = `${file}.tmp`;

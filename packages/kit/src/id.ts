@@ -1,6 +1,7 @@
+/** Random identifiers. */
 import { randomInt } from "node:crypto";
 
-/** `length` characters of the alphabet from the system's random source, without modulo bias. */
+/** Returns `length` characters of the alphabet from the system's random source, without modulo bias. */
 export function randomText(alphabet: string, length: number): string {
   return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
 }

@@ -1,4 +1,4 @@
-/** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is one of 32 bits. */
+/** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is a range with n = 32. */
 import { isIPv4 } from "node:net";
 
 /** Reads ranges separated by commas. `name` is the setting that an error names. */
@@ -7,7 +7,7 @@ export function readRanges(name: string, text: string): string[] {
   return parts.filter((part) => part !== "").map((part) => readRange(name, part));
 }
 
-/** A misread range would leave addresses open that it should close. */
+/** Throws on anything else than a range: a misread one would leave addresses open that it should close. */
 function readRange(name: string, range: string): string {
   const [address = "", bits = "32", ...rest] = range.split("/");
   const isRange =

@@ -1,8 +1,9 @@
+/** The structured logger of all services. */
 import { type Logger, pino } from "pino";
 
 export type Log = Logger;
 
-/** Field names that never reach a log line, at any of the first three levels. */
+/** Names of fields whose values are replaced by `[removed]` in log lines, at any of the first three levels. */
 const SECRET_FIELDS = [
   "authorization",
   "api_key",

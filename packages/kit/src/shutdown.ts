@@ -1,3 +1,4 @@
+/** Ends a service in phases when it is asked to stop. */
 import { sleep } from "./clock.ts";
 
 const PHASE_LIMIT_MS = 10_000;

@@ -38,15 +38,16 @@ import { SumsThread } from "./snapshots/sums-thread.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
 import { Verifications } from "./snapshots/verify-together.ts";
 
-/** The baseline of a create without a template and a size. */
+/** Key of the baseline that a create without a template and a size uses. */
 const HOT = baselineKey("base", DEFAULT_SIZE);
 const BODY_BYTES = 4 * MIB;
-/** A gateway that outlived the daemon's last process reconnects well within this time. */
+/** How long to wait for a gateway that outlived the daemon's last process to reconnect. */
 const EXPECT_GATEWAY_MS = 10_000;
-/** Large enough that a query too long for an agent gets a proper error. */
+/** Most bytes of a request's headers: more than an agent takes, so that a longer query gets a proper error. */
 const HEADER_BYTES = 64 * KIB;
+/** How often idle connections are closed while the server closes. */
 const CLOSE_IDLE_MS = 50;
-/** Longer than a supervisor waits for a node that it stops. */
+/** How long to wait for an older node to end: longer than a supervisor waits for a node that it stops. */
 const OLDER_NODE_ENDS_MS = 20_000;
 
 export interface NodeApp {
@@ -131,8 +132,8 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
 }
 
 /**
- * Keeps idle connections of callers open. Closing one could race with a request on its way, and the caller would not
- * know whether it was carried out. (With 0, fastify would use its own default.)
+ * A server that keeps idle connections open: closing one could race with a request on its way, and the caller would not
+ * know whether it was carried out. (Fastify takes its option `keepAliveTimeout` of 0 for its own default.)
  */
 function makeServer(log: Log, options: FastifyHttpOptions<Server>): FastifyInstance {
   const loggerInstance = log as FastifyBaseLogger;
@@ -141,7 +142,7 @@ function makeServer(log: Log, options: FastifyHttpOptions<Server>): FastifyInsta
   return made;
 }
 
-/** A connection that is still answering becomes idle later, and fastify does not close it then. */
+/** Closes the server, and connections that become idle after their last answer, which fastify would leave open. */
 async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
   const again = setInterval(() => fastifyServer.server.closeIdleConnections(), CLOSE_IDLE_MS);
   await fastifyServer.close().finally(() => clearInterval(again));
@@ -150,7 +151,7 @@ async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
 interface NetworkInit extends Omit<NetworksInit, "link"> {
   /** How long a gateway that outlived the daemon's last process may take to reconnect. */
   expectGatewayMs: number;
-  /** Absent: no routes at first, and none are kept. */
+  /** Routes of previews and how to keep them. Absent: none at first, and none are kept. */
   previews?: PreviewsInit;
   pidOf?: ReporterDeps["pidOf"];
 }

@@ -1,6 +1,6 @@
 /**
- * Bakes a baseline: boots a template cold once, waits for the agent, warms what programs will need, and captures the
- * instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
+ * Command that bakes a baseline: boots a template once, runs common programs in it, and captures the machine.
+ * Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
  */
 import path from "node:path";
 import { parseArgs } from "node:util";

@@ -1,10 +1,12 @@
+/** Reads the node daemon's configuration from the environment. */
 import { accessSync, constants } from "node:fs";
 import path from "node:path";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 
+/** Default of `VIV_MAX_WARM_MACHINES`. */
 const USUAL_MAX_WARM = 8;
 
-/** The node daemon's configuration; read once, at start. */
+/** The configuration, read once, at start. */
 export type NodeConfig = ReturnType<typeof readConfig>;
 
 export function readConfig(env: NodeJS.ProcessEnv) {
@@ -17,16 +19,16 @@ export function readConfig(env: NodeJS.ProcessEnv) {
     socketPath: env.VIV_NODE_SOCKET ?? path.join(dataDir, "run/node.sock"),
     /** Socket on which the gateway of this node fetches its tables. */
     gatewaySocketPath: env.VIV_GATEWAY_SOCKET ?? path.join(dataDir, "run/gateway.sock"),
-    /** System user that may use that socket and reach machines, besides root. Empty: root only. */
+    /** System user that may use the gateway's socket and reach machines, besides root. Empty: root only. */
     gatewayUser: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
-    /** No machine sends mail, whatever its policy. */
+    /** Whether to refuse SMTP to all machines, whatever their policy. */
     closeSmtp: readFlag("VIV_CLOSE_SMTP", env.VIV_CLOSE_SMTP),
     /** Name servers for guests, `address` or `address:port`. Empty: those of this host. */
     resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
     /** IPv4 ranges `a.b.c.d/n` of this deployment that no guest may reach, in addition to the built-in ones. */
     neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? ""),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
-    /** System user whose group may use the socket. Empty: root only. */
+    /** System user whose primary group may use `socketPath`. Empty: root only. */
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
     /** Upper bound on machines, whatever the memory. */
@@ -39,7 +41,7 @@ export function readConfig(env: NodeJS.ProcessEnv) {
   };
 }
 
-/** Text that is not a number would compare as NaN, and no machine would ever start. */
+/** Reads a number. Throws on other text, which would compare as NaN, so that no machine would ever start. */
 function readCount(name: string, text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
   if (/^[0-9]{1,15}$/.test(text)) return Number(text);
@@ -56,12 +58,12 @@ function readWarm(env: NodeJS.ProcessEnv) {
   return {
     /** Machines kept ready per hot template and size, however seldom they are wanted. 0: none at all. */
     warmMachines: least,
-    /** The maximum, however often they are wanted. */
+    /** Most machines kept ready per template or saved state and size, however often they are wanted. */
     maxWarmMachines: least === 0 ? 0 : (most ?? Math.max(least, USUAL_MAX_WARM)),
   };
 }
 
-/** A misspelled yes must not count as no. */
+/** Reads a yes or no. Throws on other text, so that a misspelled yes does not count as no. */
 function readFlag(name: string, text = "0"): boolean {
   if (["0", "1", ""].includes(text)) return text === "1";
   throw new Error(`${name} is "${text}"; expected 0 or 1`);
@@ -76,7 +78,7 @@ function readResolvers(text: string): string[] {
   );
 }
 
-/** Which accelerator to try first: `VIV_ACCEL` = kvm, tcg or auto (kvm where the device can be opened). */
+/** The accelerators to try, in order. `VIV_ACCEL`: kvm, tcg or auto (kvm where the device can be opened, then tcg). */
 export function wantedAccelerators(env: NodeJS.ProcessEnv): ("kvm" | "tcg")[] {
   const wanted = env.VIV_ACCEL ?? "auto";
   if (wanted === "kvm" || wanted === "tcg") return [wanted];

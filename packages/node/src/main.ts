@@ -1,4 +1,4 @@
-/** Entry of the node daemon. Needs root; everything that needs it is in host/. */
+/** Entry point of the node daemon, which needs root. */
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";

@@ -1,6 +1,7 @@
+/** Errors with which a call of contract/node is refused. */
 import type { NodeErrorCode } from "@vivarium/contract/node";
 
-/** A refusal of contract/node. The message is safe to show to a user. */
+/** A refusal of a call of contract/node. The message is safe to show to a user. */
 export class NodeError extends Error {
   readonly code: NodeErrorCode;
   constructor(code: NodeErrorCode, message: string, options?: { cause?: unknown }) {

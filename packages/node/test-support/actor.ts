@@ -21,18 +21,18 @@ const sockets = new Map<number, Socket>();
 const received: { kind: string; port: number; host: string; from: string; text: string }[] = [];
 let lastConnection = 0;
 
-const LOOK_MS = 50;
+const TICK_MS = 50;
 
-/** A timer that counts a pause of this process as one tick, so that what arrived meanwhile is read first. */
+/** A timer that counts a pause of this process as one tick, so that bytes that arrived meanwhile are read first. */
 function afterPatience(ms: number, done: () => void): NodeJS.Timeout {
   let left = ms;
-  const looks = setInterval(() => {
-    left -= LOOK_MS;
+  const ticks = setInterval(() => {
+    left -= TICK_MS;
     if (left > 0) return;
-    clearInterval(looks);
+    clearInterval(ticks);
     done();
-  }, LOOK_MS);
-  return looks;
+  }, TICK_MS);
+  return ticks;
 }
 
 const operations: Record<string, (command: Command) => Promise<unknown>> = {
@@ -60,7 +60,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       socket.once("error", reject);
       socket.bind(port, host, () => resolve(true));
     }),
-  /** The number of the connection, or why it failed. */
+  /** Opens a connection. Returns its number, or why it failed. */
   dial: ({ host, port, from, ms }) =>
     new Promise((resolve) => {
       const socket = connect({ host, port, ...(from && { localAddress: from }) });
@@ -79,7 +79,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         resolve(conn);
       });
     }),
-  /** Many connections at once, closed when all had their time. Returns how many there were of each outcome. */
+  /** Opens many connections at once and closes all after `ms`. Returns the number of each outcome. */
   dialMany: ({ host, port, conn: count, ms }) =>
     new Promise((resolve) => {
       const outcomes: Record<string, number> = {};
@@ -92,7 +92,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         socket.once("connect", () => report("connected"));
         return socket;
       });
-      // The time starts when all are in flight.
+      // The time starts when all connections are in flight.
       setImmediate(() =>
         afterPatience(ms, () => {
           for (const socket of dialled) socket.resetAndDestroy();
@@ -100,10 +100,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         }),
       );
     }),
-  /**
-   * Many connections, a hundred at a time, each closed as soon as it is open. Returns how many there were of each
-   * outcome.
-   */
+  /** Opens many connections, a hundred at a time, and closes each once it is open. Returns the number of each outcome. */
   churn: async ({ host, port, conn: count, ms }) => {
     const outcomes: Record<string, number> = {};
     for (let begun = 0; begun < count; begun += 100) {
@@ -112,7 +109,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
     }
     return outcomes;
   },
-  /** The bytes that came back, "silence" or "closed". */
+  /** Sends a text on a connection. Returns the bytes that came back, "silence" or "closed". */
   say: ({ conn, text, ms }) =>
     new Promise((resolve) => {
       const socket = sockets.get(conn);
@@ -141,7 +138,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       socket.on("message", (bytes) => done(bytes.toString()));
       socket.bind(0, from, () => socket.send(text, port, host, (error) => error && done(String(error))));
     }),
-  /** Many datagrams from one socket, without waiting for answers. */
+  /** Sends many datagrams from one socket, without waiting for answers. */
   flood: ({ host, port, text, ms: count }) =>
     new Promise((resolve) => {
       const socket = createSocket("udp4");

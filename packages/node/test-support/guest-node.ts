@@ -1,4 +1,4 @@
-/** The routes into a guest, over a real socket, in front of an agent that the test scripts. */
+/** Serves the node's routes into a guest on a real socket, in front of an agent that the test scripts. */
 import { mkdtemp, rm } from "node:fs/promises";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** The files of a saved machine, small, with a manifest that matches them. */
+/** Writes small files of a saved machine, and a manifest that matches them. */
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { deviceArgumentsHash } from "../src/qemu/arguments.ts";
@@ -9,7 +9,7 @@ import { PAGE_BYTES, sumMemory } from "../src/snapshots/page-sums.ts";
 export const QEMU = { dir: "", buildId: "build", version: "10.0.0" };
 const PAGES = 4;
 
-/** Not published: the manifest is not written. */
+/** Returns the manifest without writing it, so that the snapshot is not published. */
 export async function makeLoadable(dir: string): Promise<Loadable> {
   await mkdir(dir, { recursive: true });
   for (const file of SNAPSHOT_FILES) await writeFile(path.join(dir, file), file);

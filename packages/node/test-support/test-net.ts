@@ -1,7 +1,7 @@
 /**
- * A network of namespaces for tests of the rules: guest ── machine's namespace ── host ── outside. All have names of
- * their own and none is this host's. The machine's namespace and both tables are the product's. The guest is behind a
- * veth with the name of the tap.
+ * A network of namespaces for tests of the nft rules: guest ── machine's namespace ── host ── outside. No namespace is
+ * this host's own. The machine's namespace and both nft tables are the product's; a veth with the tap's name joins the
+ * guest.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -20,7 +20,7 @@ import { run } from "../src/host/run.ts";
 import type { Slot } from "../src/host/slots.ts";
 import { GUEST_MAC, TAP_NAME } from "../src/qemu/arguments.ts";
 
-/** Addresses of the outside. */
+/** Addresses of the namespace "outside". */
 export const OUTSIDE = {
   first: "198.51.100.1",
   second: "198.51.100.2",
@@ -41,7 +41,7 @@ interface Received {
   text: string;
 }
 
-/** A process in a namespace. */
+/** A process in a namespace (actor.ts). */
 export class Actor {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, (result: unknown) => void>();
@@ -69,16 +69,16 @@ export class Actor {
     this.#call({ op: "udp", host, port, text, from, ms: QUICK_MS }) as Promise<string>;
   flood = (host: string, port: number, text: string, count: number) =>
     this.#call({ op: "flood", host, port, text, ms: count });
-  /** Connections opened at once and kept for a while. Returns how many there were of each outcome. */
+  /** Opens connections at once and keeps them for a while. Returns the number of each outcome. */
   dialMany = (host: string, port: number, count: number) =>
     this.#call({ op: "dialMany", host, port, conn: count, ms: QUICK_MS }) as Promise<Record<string, number>>;
-  /** Connections that are closed as soon as they are open, a hundred at a time. */
+  /** Opens connections, a hundred at a time, and closes each once it is open. */
   churn = (host: string, port: number, count: number) =>
     this.#call({ op: "churn", host, port, conn: count, ms: 250 }) as Promise<Record<string, number>>;
   hangUp = () => this.#call({ op: "hangUp" });
   log = () => this.#call({ op: "log" }) as Promise<Received[]>;
 
-  /** The answer to a new connection, or why it failed. */
+  /** Sends a text on a new connection. Returns the answer, or why there is none. */
   async ask(host: string, port: number, text: string): Promise<string> {
     const conn = await this.dial(host, port);
     return typeof conn === "string" ? conn : await this.say(conn, text);
@@ -106,10 +106,10 @@ export interface TestNet {
   hostNs: string;
   outsideNs: string;
   guest: Actor;
-  /** As the gateway's user. */
+  /** A process on the host, as the gateway's user. */
   gateway: Actor;
   outside: Actor;
-  /** On the host, as a user without a role. */
+  /** A process on the host, as a user without a role. */
   otherUser: Actor;
   inGuest(argv: string[]): Promise<string>;
   /** Whether the guest gets an answer to an echo request. */

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { named, page, timestamp } from "./wire-types.ts";
 
-/** One command. `command_capture` of the session decides which of the first three fields are present. */
+/** One command. The session's `command_capture` decides whether `hash`, `executable` or `command` is present. */
 export const CommandMeta = named("CommandMeta", {
   kind: z.enum(["exec", "run", "process", "pty"]),
   hash: z.string().optional().meta({ description: "keyed digest, comparable within the organisation" }),

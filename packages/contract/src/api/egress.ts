@@ -5,7 +5,7 @@ import { named, page, text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const EGRESS_MODES = ["allow", "deny"] as const;
 
-/** Strict: a misspelt `alow` must not become full egress. The service checks each entry and names a wrong one. */
+/** Unknown fields are refused: a misspelt `alow` must not become full egress. Control checks each entry. */
 export const EgressPolicy = z
   .strictObject({
     mode: z.enum(EGRESS_MODES),
@@ -17,7 +17,7 @@ export const EgressPolicy = z
   .meta({ id: "EgressPolicy" });
 export type EgressPolicy = z.infer<typeof EgressPolicy>;
 
-/** The policy in force, entries in their normalised form. */
+/** The policy in force, with its entries in normalised form. */
 export const SessionEgress = named("SessionEgress", {
   session_id: z.string(),
   mode: z.enum(EGRESS_MODES),

@@ -7,9 +7,9 @@ export interface ErrorRow {
   readonly meaning: string;
 }
 
-/** Not to be repeated as it is. */
+/** Row of an error that the same request would get again. */
 const final = (status: number, meaning: string) => ({ status, retryable: false, meaning });
-/** Worth repeating after this many seconds. */
+/** Row of an error whose request is worth repeating after `retryAfterS` seconds. */
 const again = (status: number, retryAfterS: number, meaning: string) => ({
   status,
   retryable: true,
@@ -59,7 +59,7 @@ export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }
 
-/** Older equivalents that some servers still send; ours never emits them. */
+/** Older codes that some servers still send, with the codes that they mean. This server never sends them. */
 export const ERROR_ALIASES: Readonly<Record<string, ErrorCode>> = {
   bad_request: "validation",
   unauthorized: "unauthenticated",

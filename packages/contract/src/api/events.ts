@@ -30,10 +30,10 @@ export const EVENT_TYPES = [
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
-/** Sent by a stream itself, never stored: the stream cannot continue from the event that its reader named. */
+/** Type of the event with which a stream reports that it cannot continue after the event that its reader named. */
 export const STREAM_GAP = "stream.gap";
 
-/** `type`, or every type of a group: `session.*`. */
+/** Filter of event types: one type, or all types of a group, such as `session.*`. */
 export const EVENT_TYPE_FILTER_PATTERN = /^[a-z][a-z_]*\.(\*|[a-z0-9_.-]+)$/;
 
 export const Event = named("Event", {
@@ -47,6 +47,6 @@ export const Event = named("Event", {
 });
 export type Event = z.infer<typeof Event>;
 
-/** Oldest first. */
+/** A page of events, oldest first. */
 export const EventList = page("EventList", { events: z.array(Event) });
 export type EventList = z.infer<typeof EventList>;

@@ -1,3 +1,4 @@
+/** Commands run in a session (docs/spec/exec.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { CreateTiming } from "./sessions.ts";
@@ -5,7 +6,7 @@ import { durationMs, named, text } from "./wire-types.ts";
 
 const COMMAND_LENGTH = `must hold 1 to ${LIMITS.execArgs} strings`;
 
-/** argv, run without a shell. */
+/** The argv of a command, which is run without a shell. */
 export const Command = z
   .array(text())
   .min(1, COMMAND_LENGTH)

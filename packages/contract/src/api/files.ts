@@ -3,9 +3,9 @@ import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { named, text } from "./wire-types.ts";
 
-/** One byte of a name that is not UTF-8, as guest/files.ts writes it. */
+/** Escape of one byte of a name that is not UTF-8, or of a backslash (guest/files.ts). */
 const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
-/** Length of the name in the guest, in bytes. */
+/** Length of the unescaped name in the guest, in bytes. */
 const bytesOf = (name: string) => new TextEncoder().encode(name.replaceAll(ESCAPED_BYTE, "?")).length;
 
 /** A path as a caller gives it: absolute, or relative to /workspace. The guest checks the file behind it. */
@@ -18,7 +18,7 @@ export const FilePath = text()
   )
   .refine(isInWorkspace, "path must be under /workspace");
 
-/** Checks the text only. Symbolic links are resolved in the guest. */
+/** Whether the text of the path stays below /workspace. Symbolic links are resolved in the guest. */
 export function isInWorkspace(path: string): boolean {
   const parts: string[] = [];
   for (const part of (path.startsWith("/") ? path : `/workspace/${path}`).split("/")) {
@@ -112,7 +112,7 @@ export const FileBatchResult = named("FileBatchResult", {
 });
 export type FileBatchResult = z.infer<typeof FileBatchResult>;
 
-/** Body of `POST …/files`, an older form of the same. A missing `path` is /workspace where it is in the query. */
+/** Body of `POST …/files`, the older form of read, write and list. For `list` a missing `path` is /workspace. */
 export const LegacyFileCall = named("LegacyFileCall", {
   op: z.enum(["read", "write", "list"]),
   path: FilePath.nullish(),

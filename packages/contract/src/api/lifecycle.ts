@@ -1,3 +1,4 @@
+/** Pausing a session, and the durations of a pause (docs/spec/sessions.md). */
 import { z } from "zod";
 import { SessionRecord } from "./sessions.ts";
 import { instant, named } from "./wire-types.ts";
@@ -7,7 +8,7 @@ const rfc3339 = instant("must be an RFC 3339 timestamp");
 /** Body of `POST /v1/sessions/{id}/pause`. Unknown fields are ignored. */
 export const PauseRequest = named("PauseRequest", { wake_at: rfc3339.nullish() });
 
-/** Duration of each stage of a pause, in milliseconds; included on request. */
+/** Duration of each stage of a pause, in milliseconds, which the caller gets on request. */
 export const PauseTiming = named("PauseTiming", {
   freeze: z.int().meta({ description: "until all processes of the guest were frozen" }),
   state: z.int().meta({ description: "saving the device state" }),

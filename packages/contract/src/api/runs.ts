@@ -1,3 +1,4 @@
+/** Runs of code, each by one call in a session of its own (docs/spec/exec.md). */
 import { z } from "zod";
 import { outputFields } from "./exec.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";

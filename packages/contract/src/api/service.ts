@@ -1,3 +1,4 @@
+/** Error bodies, health, the caller's organisation and the caller's identity (docs/spec/service.md). */
 import { z } from "zod";
 import { named, timestamp } from "./wire-types.ts";
 
@@ -5,7 +6,7 @@ import { named, timestamp } from "./wire-types.ts";
 export const ErrorBody = named("Error", { error: z.string(), code: z.string() });
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
-/** `GET /v1/healthz` */
+/** Result of one check of `GET /v1/healthz`. */
 export const CheckResult = z.enum(["ok", "warn", "fail", "off"]);
 export type CheckResult = z.infer<typeof CheckResult>;
 
@@ -24,7 +25,7 @@ export const Health = named("Health", {
 });
 export type Health = z.infer<typeof Health>;
 
-/** `wanted`: how many are worth having, by recent demand. */
+/** Warm machines of one template and size. `wanted`: how many are worth having, by recent demand. */
 export const ReadyMachines = z.object({
   template: z.string(),
   size: z.string(),
@@ -32,7 +33,7 @@ export const ReadyMachines = z.object({
   wanted: z.int().optional(),
 });
 
-/** `GET /v1/org` */
+/** Answer of `GET /v1/org`. */
 export const OrgRecord = named("Org", {
   org_id: z.string(),
   name: z.string(),
@@ -42,7 +43,7 @@ export const OrgRecord = named("Org", {
     running: z.int(),
     warm: z.int(),
     limits: z.object({ running: z.int(), warm: z.int().optional() }),
-    /** Machines that wait for the next create: the ones shared by all callers, and the ones for the caller's own templates. */
+    /** Warm machines for the next create: those shared by all callers, and those for the caller's own templates. */
     pool: z.array(ReadyMachines).optional(),
   }),
   limits: z.object({
@@ -65,7 +66,7 @@ export const OrgRecord = named("Org", {
 });
 export type OrgRecord = z.infer<typeof OrgRecord>;
 
-/** `GET /v1/whoami` */
+/** Answer of `GET /v1/whoami`. */
 export const Whoami = named("Whoami", {
   kind: z.enum(["user", "api_key", "scoped_token"]),
   org_id: z.string(),

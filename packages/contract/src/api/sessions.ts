@@ -1,3 +1,4 @@
+/** Creates, records and lists of sessions (docs/spec/sessions.md). */
 import { z } from "zod";
 import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
@@ -63,7 +64,7 @@ export const SessionCreate = named("SessionCreate", {
 export type SessionCreate = z.input<typeof SessionCreate>;
 export type ParsedSessionCreate = z.output<typeof SessionCreate>;
 
-/** Duration of each stage of a create, in milliseconds; included on request. */
+/** Duration of each stage of a create, in milliseconds, which the caller gets on request. */
 export const CreateTiming = named("CreateTiming", {
   place: z.int().meta({ description: "until the node was asked for a machine" }),
   queue: z.int().optional().meta({ description: "until the node had capacity for it" }),
@@ -74,11 +75,11 @@ export const CreateTiming = named("CreateTiming", {
 });
 export type CreateTiming = z.infer<typeof CreateTiming>;
 
-/** Saved state of a paused session. hot: ready to load; warm: must be unpacked first; cold: must be fetched first. */
+/** Storage of a paused session's state. hot: ready to load; warm: must be unpacked first; cold: must be fetched. */
 export const SNAPSHOT_TIERS = ["hot", "warm", "cold"] as const;
 export const ARCHIVE_STATUSES = ["pending", "complete", "failed", "unavailable"] as const;
 
-/** Durable upload of a paused session. */
+/** The upload of a paused session's state to durable storage. */
 export const Archive = named("Archive", {
   status: z.enum(ARCHIVE_STATUSES),
   uploaded_at: timestamp.optional(),

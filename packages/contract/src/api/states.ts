@@ -28,7 +28,7 @@ export const END_REASONS = [
 ] as const;
 export type EndReason = (typeof END_REASONS)[number];
 
-/** Everything that can move a session. */
+/** Events that can change a session's state. */
 export const SESSION_EVENTS = [
   "create",
   "provisioned",
@@ -58,7 +58,7 @@ export const SESSION_EVENTS = [
 ] as const;
 export type SessionEvent = (typeof SESSION_EVENTS)[number];
 
-/** One legal move. `from: null` creates the session. */
+/** One allowed change of state. `from: null` creates the session. */
 export interface Transition {
   readonly from: SessionState | null;
   readonly event: SessionEvent;
@@ -99,11 +99,11 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "paused", event: "restore", to: "live", newMachine: true },
   { from: "live", event: "machine_lost", to: "failed" }, // the machine died and its memory cannot be restored
   { from: "creating", event: "machine_found", to: "live", newMachine: true }, // the row is older than its machine
-  { from: "live", event: "machine_found", to: "live", newMachine: true }, // the same
-  { from: "paused", event: "machine_found", to: "live", newMachine: true }, // the same
+  { from: "live", event: "machine_found", to: "live", newMachine: true }, // the row is older than its machine
+  { from: "paused", event: "machine_found", to: "live", newMachine: true }, // the row is older than its machine
   { from: "creating", event: "saved_state_found", to: "paused" }, // the row is older than its saved state
-  { from: "live", event: "saved_state_found", to: "paused" }, // the same
-  { from: "paused", event: "saved_state_found", to: "paused" }, // the same
+  { from: "live", event: "saved_state_found", to: "paused" }, // the row is older than its saved state
+  { from: "paused", event: "saved_state_found", to: "paused" }, // the row is older than its saved state
   { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" },
   ...CURRENT_STATES.flatMap((from): Transition[] => [
     { from, event: "destroy", to: "destroyed", endReason: "client_destroy" },
@@ -111,7 +111,7 @@ export const TRANSITIONS: readonly Transition[] = [
   ]),
 ];
 
-/** The move for (from, event), or undefined when the table refuses it. */
+/** The table's row for (from, event); undefined when the event is refused in this state. */
 export function findTransition(from: SessionState | null, event: SessionEvent): Transition | undefined {
   return TRANSITIONS.find((row) => row.from === from && row.event === event);
 }

@@ -1,3 +1,4 @@
+/** Official templates, and those saved from a session (docs/spec/saved-state.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { named, plainText, timestamp } from "./wire-types.ts";
@@ -55,7 +56,7 @@ export const Template = named("Template", {
   /** Whether memory was saved, so that sessions start with its processes running. */
   memory: z.boolean(),
   timing: z.record(z.string(), z.int()).optional(),
-  /** Official templates only. */
+  /** Fields of official templates only. */
   ...TemplateOrigin.shape,
 });
 export type Template = z.infer<typeof Template>;

@@ -20,7 +20,7 @@ export const PtyQuery = z.object({
   cols: lines.default(80),
   term: terminalWord.default("xterm-256color"),
   colorterm: terminalWord.optional(),
-  /** One per element of argv; absent: the user's login shell. */
+  /** The argv of the program, one parameter per element; absent: the user's login shell. */
   cmd: Command.optional(),
   cwd: ExecRequest.shape.cwd,
   /**

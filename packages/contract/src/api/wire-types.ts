@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 
-/** An object that the printed interface has under this name. Unknown fields of a request are ignored. */
+/** Schema of an object that docs/openapi.yaml has under this name. Unknown fields of a request are ignored. */
 export function named<Shape extends z.ZodRawShape>(name: string, shape: Shape) {
   return z.object(shape).meta({ id: name });
 }
@@ -12,10 +12,10 @@ export function page<Shape extends z.ZodRawShape>(name: string, items: Shape) {
   return named(name, { ...items, next_cursor: z.string().optional() });
 }
 
-/** RFC 3339, UTC, milliseconds and `Z`. */
+/** A time in an answer: RFC 3339 in UTC, with milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
-/** RFC 3339 in a request, with any offset; `t` and `z` may be lower case. */
+/** A time in a request: RFC 3339 with any offset; `t` and `z` may be lower case. */
 export function instant(error: string) {
   return z
     .string(error)
@@ -67,7 +67,7 @@ export function plainText(min: number, max: number) {
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** `env` and `secrets`. The limit on both together is checked by the caller, which knows both. */
+/** Schema of `env` and of `secrets`. The caller, which knows both, checks the limit on both together. */
 export const variables = z
   .record(
     z

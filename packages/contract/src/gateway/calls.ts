@@ -1,11 +1,11 @@
 /**
- * Gateway → node: HTTP/1.1 over a unix socket that only the gateway's user and root can open.
+ * Calls of the gateway to its node, HTTP/1.1 over a unix socket that only the gateway's user and root can open:
  *
  *   GET  /v1/tables          → 200 application/x-ndjson, endless: one whole GatewayTables per line, the newest at once
  *                              and again after every change; an empty line every 5 s as a heartbeat. The newest
  *                              connection is the gateway; an older one is closed
- *   POST /v1/applied         → 204. Every flow, cookie and socket of an older table that this version does not allow is
- *        Applied               closed. A version that was skipped counts as applied with a later one
+ *   POST /v1/applied         → 204. Confirms that every flow, cookie and socket which this version of the tables does
+ *        Applied               not allow is closed. A version that was skipped counts as applied with a later one
  *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on these ports (`host:port`
  *                              entries). Sent before the DNS answer. 409 if the machine has another generation by
  *                              now; 503 if too many are pending or open for it
@@ -43,7 +43,7 @@ export const WakeOutcome = z.discriminatedUnion("result", [
 ]);
 export type WakeOutcome = z.infer<typeof WakeOutcome>;
 
-/** Why something was refused, or which rule let it through. Machine-readable; listed in docs/guide/network.md. */
+/** Why a flow or question was refused, or which rule allowed it. Machine-readable; see docs/guide/network.md. */
 export const EGRESS_REASONS = [
   "name_allowed",
   "address_allowed",
@@ -66,7 +66,7 @@ export type EgressReason = (typeof EGRESS_REASONS)[number];
 /** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
 export const EgressEntry = z.object({
   machine_id: z.string(),
-  /** When it began: RFC 3339 with milliseconds. */
+  /** Start of the flow, or time of the refusal or question: RFC 3339 with milliseconds. */
   at: z.string(),
   kind: z.enum(EGRESS_KINDS),
   /** The name that the guest asked for, if one is known. */

@@ -1,3 +1,4 @@
+/** Exports of contract/gateway. */
 export * from "./calls.ts";
 export * from "./never-ranges.ts";
 export * from "./tables.ts";

@@ -1,14 +1,13 @@
 /**
- * Ranges `a.b.c.d/n` that no session reaches, whatever its policy: private, loopback, link-local and metadata,
- * shared, documentation and tests, multicast, reserved. The node blocks them, and control refuses policy entries in
- * them.
+ * Ranges `a.b.c.d/n` that no session reaches, whatever its policy: private, loopback, link-local, metadata, multicast,
+ * reserved, and those for carrier NAT, documentation and tests. Control refuses policy entries in them.
  */
 export const NEVER_RANGES: readonly string[] = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
-  // The metadata service of a cloud, under a public address.
+  // Azure's metadata and host services, which have a public address.
   "168.63.129.16/32",
   "169.254.0.0/16",
   "172.16.0.0/12",

@@ -1,6 +1,4 @@
-/**
- * The node's tables for its gateway: sent whole, with a version, at every change. The gateway keeps nothing else.
- */
+/** The node's tables for its gateway, sent whole and with a new version at every change. */
 import { z } from "zod";
 import { EGRESS_MODES } from "../api/egress.ts";
 
@@ -13,9 +11,9 @@ export type EgressRules = z.infer<typeof EgressRules>;
 
 /** A slot: the addresses of one machine on the host's side of the network. */
 export const GatewaySlot = z.object({
-  /** The gateway listens here for this machine and no other. */
+  /** Address at which the gateway listens for this machine alone. */
   host_address: z.ipv4(),
-  /** The gateway reaches the machine's exposed ports here. */
+  /** Address at which the gateway reaches the machine's exposed ports. */
   machine_address: z.ipv4(),
   /** Absent while the slot is prepared and has no machine. All its traffic is refused then. */
   machine: z
@@ -36,23 +34,20 @@ export const PREVIEW_STATES = ["live", "paused", "gone", "unavailable"] as const
 export const PreviewRoute = z.object({
   session_id: z.string(),
   port: z.int().min(1).max(65_535),
-  /**
-   * Renewed whenever a credential or a gate of the route changes. Cookies and sockets of an older version become
-   * invalid.
-   */
+  /** Raised when a credential or check of the route changes: cookies and sockets of older versions become invalid. */
   version: z.int().min(1),
   visibility: z.enum(["token", "public"]),
-  /** On `token` routes. */
+  /** Hash of the token in the URL; present on `token` routes. */
   token_sha256: z.string().optional(),
-  /** On routes with `auth: bearer`. */
+  /** Hash of the bearer token; present on routes with `auth: bearer`. */
   bearer_sha256: z.string().optional(),
   /** Key of the gate cookie's MAC, 32 bytes, hex. */
   cookie_key: z.string(),
   login_url: z.string().optional(),
   wake_on_http: z.boolean(),
   /**
-   * `paused`: a request wakes it; `gone`: can never be woken (410); `unavailable`: its node is down (503). With
-   * `live` the machine's address is that of the slot whose machine has this session.
+   * `paused`: a request wakes the session; `gone`: it can never be woken (410); `unavailable`: it is still being
+   * created (503). With `live` the machine's address is that of the slot whose machine has this session.
    */
   state: z.enum(PREVIEW_STATES),
 });

@@ -13,7 +13,7 @@
  */
 export const AGENT_PORT_NAME = "vivarium.agent";
 export const HELLO_INTERVAL_MS = 100;
-/** Version counter of this wire. An agent that answers another generation is refused. */
+/** Version of the protocol between node and agent. The node refuses an agent of another one. */
 export const GENERATION = 2;
 
 export const helloLine = (nonce: string) => `HELLO ${nonce}\n`;

@@ -15,11 +15,12 @@
  *   POST   /v1/files/mkdir   {path}              → 200 {}
  *   POST   /v1/files/rename  {path, dest_path}   → 200 {}
  *
- * Lists are lists.ts. A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or `file_pattern: `.
+ * Lists are lists.ts. A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or
+ * `file_pattern: `.
  *
- * Paths and names are UTF-8 text. A byte that is not UTF-8 is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
- * would read as the start of such a piece is written `\x5c`; the same is understood in requests, so that every
- * listed file can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.
+ * Paths and names are UTF-8 text. A byte that is not UTF-8 is written `\xHH` (lower-case hex, 80 to ff), and a
+ * backslash that would read as the start of such a piece is written `\x5c`; the same is understood in requests, so
+ * that every listed file can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.
  */
 import { z } from "zod";
 
@@ -45,7 +46,7 @@ export const GrepMatch = z.object({
   after: z.array(line).max(10).optional(),
 });
 export const GrepResult = z.object({
-  /** An upper bound: 8 MiB of matches with their context are fewer. */
+  /** More than 100,000 matches do not fit into LIMITS.grepAnswerBytes. */
   matches: z.array(GrepMatch).max(100_000),
   files_searched: count,
   truncated: z.boolean(),

@@ -1,5 +1,6 @@
 /**
- * Frames of an exec answer, of a log and of a list, agent → node → control: 1 byte type, 4 bytes payload length (big-endian), payload.
+ * Frames of an exec answer, of a log and of a list, agent → node → control: 1 byte type, 4 bytes payload length
+ * (big-endian), payload.
  *
  *   0x01 stdout   raw bytes, at most 64 KiB
  *   0x02 stderr   raw bytes, at most 64 KiB
@@ -21,7 +22,7 @@ const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 
 export const encodeFrame: (type: FrameType, payload: Uint8Array | string) => Buffer = encodeFramed;
 
-/** A FramedDecoder for these types only. */
+/** Decodes frames of these types; any other type is an error. */
 export class FrameDecoder extends FramedDecoder<FrameType> {
   constructor() {
     super((type) => TYPES.has(type));

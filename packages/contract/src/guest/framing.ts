@@ -26,9 +26,9 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
 export class FramedDecoder<Type extends number = number> {
   readonly #isKnown: (type: number) => boolean;
   readonly #header = Buffer.alloc(HEADER_BYTES);
-  /** A frame that arrives in pieces, once its header is whole. */
+  /** Buffer of a frame that arrives in several chunks; undefined until its header is whole. */
   #frame: Buffer | undefined;
-  /** Bytes of it, or of its header, so far. */
+  /** Received bytes of the pending frame, or of its header. */
   #have = 0;
 
   constructor(isKnown: (type: number) => boolean = () => true) {
@@ -36,9 +36,9 @@ export class FramedDecoder<Type extends number = number> {
   }
 
   /**
-   * The frames that this chunk completes; take each before the next one. A frame that is whole in the chunk is not
-   * copied. An unfinished frame is copied out of the chunk, because keeping a piece of one byte would keep the whole
-   * chunk.
+   * Yields the frames that this chunk completes; read them all before the next `push`. A frame that is whole in the
+   * chunk is not copied. An unfinished one is copied, because a slice of one byte would keep the whole chunk in
+   * memory.
    */
   *push(chunk: Buffer): Generator<Framed<Type>, void> {
     let rest = chunk;
@@ -58,7 +58,7 @@ export class FramedDecoder<Type extends number = number> {
     }
   }
 
-  /** True if the stream may end here: no half frame is left. */
+  /** Whether no frame is pending, so that the stream may end here. */
   get isBetweenFrames(): boolean {
     return this.#have === 0;
   }
@@ -81,7 +81,7 @@ export class FramedDecoder<Type extends number = number> {
     return whole;
   }
 
-  /** Size of the frame that begins here, with its header. */
+  /** Bytes of the frame with this header, including the header. */
   #bytesOf(header: Buffer): number {
     const type = header[0] as number;
     const bytes = header.readUInt32BE(1);

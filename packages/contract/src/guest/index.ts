@@ -1,3 +1,4 @@
+/** Exports of contract/guest. */
 export * from "./channel.ts";
 export * from "./errors.ts";
 export * from "./files.ts";

@@ -17,14 +17,14 @@ export interface ListShape<Item, End> {
 }
 
 const MIB = 1024 * 1024;
-/** 100,000 long names, all of them escaped, would not fit; no real folder has them. */
+/** Most bytes of a list of files or matches. 100,000 long escaped names would need more, but no real folder has them. */
 const FILES_BYTES = 32 * MIB;
 const name = FileList.shape.entries.element;
 
 export const LISTS = {
   entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
   paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
-  /** An upper bound: 8 MiB of matches with their context are fewer. */
+  /** More than 100,000 matches do not fit into LIMITS.grepAnswerBytes. */
   matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
   processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),
 } as const;
@@ -38,13 +38,11 @@ function shape<Item, End>(
   return { item, end, mostItems, mostBytes };
 }
 
-/**
- * A process's command may fill a request. A found line with twenty lines of context, all escaped, takes half of that.
- */
+/** Longest item in bytes. A process's command may fill a request; a match with its context, all escaped, half of one. */
 export const ITEM_BYTES = MIB + 64 * 1024;
-/** Where agents cut. */
+/** Payload of each frame that agents fill. */
 const PAYLOAD_BYTES = 32 * 1024;
-/** A smaller frame counts as this many bytes. Agents fill all frames but the last, and each frame costs readers work. */
+/** Bytes that a smaller frame counts as: each frame costs readers work, and agents fill all frames but the last. */
 const LEAST_FRAME_BYTES = 4 * 1024;
 
 export function encodeList(items: readonly unknown[], end: unknown): Buffer {
@@ -55,7 +53,7 @@ export function encodeList(items: readonly unknown[], end: unknown): Buffer {
   return Buffer.concat([...frames, encodeFrame(FRAME.eof, JSON.stringify(end))]);
 }
 
-/** The list does not have its shape. */
+/** The agent's list does not match its ListShape. */
 export class ListError extends Error {}
 
 /** Decodes the frames of a list into its items. */
@@ -71,7 +69,7 @@ export class ListReader<Item, End> {
     this.#shape = shape;
   }
 
-  /** Items that this frame completes; take each before the next one. Throws ListError. */
+  /** Yields the items that this frame completes; read them all before the next frame. Throws ListError. */
   *read({ type, payload }: Frame): Generator<Item, void> {
     if (type === FRAME.eof) this.end = this.#readEnd(payload);
     else if (type !== FRAME.items) throw new ListError(`a list has no frame of type ${type}`);
@@ -84,7 +82,7 @@ export class ListReader<Item, End> {
     for (let at = 0; at < payload.length; ) {
       const newline = payload.indexOf(0x0a, at);
       if (newline < 0) {
-        // A copy: the slice would keep the whole chunk in memory.
+        // Copied, because the slice would keep the whole chunk in memory.
         this.#keep(Buffer.from(payload.subarray(at)));
         return;
       }

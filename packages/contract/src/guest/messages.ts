@@ -1,5 +1,6 @@
 /**
- * Requests of the agent's HTTP/2 server. JSON bodies are snake_case; errors are `{code, message}` with a 4xx/5xx status.
+ * Requests of the agent's HTTP/2 server. JSON bodies are snake_case; errors are `{code, message}` with a 4xx/5xx
+ * status.
  *
  *   GET  /v1/health                     → 200 AgentHealth
  *   POST /v1/exec       ExecSpec        → 200 frames (frames.ts), headers sent once the command is spawned; the request
@@ -49,10 +50,7 @@ export const ExecEnd = z.object({
 export type ExecEnd = z.infer<typeof ExecEnd>;
 
 export const GuestCommands = z.object({
-  /**
-   * Execs that began before this memory was last captured and still run. In a loaded machine no caller listens to
-   * them.
-   */
+  /** Execs that began before this memory was last captured and still run, so that no caller reads their output. */
   going_on: z.int().min(0),
 });
 
@@ -77,9 +75,9 @@ export interface Resumed {
 }
 export const ResumedAck = z.object({
   reseeded: z.literal(true),
-  /** Counter in /run/vivarium/generation after this call. */
+  /** Value of the counter in the guest's /run/vivarium/generation after this call. */
   generation: z.int().min(1),
-  /** As in GET /v1/health: saves a second request to a new machine. */
+  /** The answer of GET /v1/health, which saves a second request to a new machine. */
   health: AgentHealth,
 });
 export type ResumedAck = z.infer<typeof ResumedAck>;

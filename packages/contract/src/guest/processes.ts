@@ -23,10 +23,10 @@ export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: strin
 const milliseconds = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const GuestProcess = z.object({
   name: z.string().max(63),
-  /** Cut to its beginning and `…` if the records of all processes take too much and this one has exited. */
+  /** Cut to its beginning and `…` if this process has exited and the records of all processes are too large. */
   argv: z.array(z.string()).max(1024),
   keep_alive: z.boolean(),
-  /** Absent if it could not be spawned. */
+  /** Absent if the process could not be spawned. */
   pid: z
     .int()
     .min(1)

@@ -6,10 +6,10 @@
  *   POST /v1/tunnel     → request: one opening frame with a TunnelSpec, then raw SSH bytes; answer 200: raw SSH bytes
  *
  * All frames are 1 byte type, 4 bytes payload length (big-endian), payload. The types are those of
- * docs/spec/terminals.md, and 0x00 opens. When the request ends or breaks off, an unnamed terminal is hung up: SIGHUP to its
- * session, SIGKILL to its cgroup after 5 s. A named one stays, keeps its last 256 KiB of output and reads no
- * more than that. A client that attaches again gets the backlog first. Several clients share a named terminal; the last
- * requested size applies. A copy of the machine with an identity of its own begins without terminals.
+ * docs/spec/terminals.md, and 0x00 for the opening. When the request ends or breaks off, an unnamed terminal is hung
+ * up: SIGHUP to its session, SIGKILL to its cgroup after 5 s. A named one stays and keeps its last 256 KiB of output,
+ * which a client that attaches again gets first. Several clients share a named terminal; the last requested size
+ * applies. A copy of the machine with an identity of its own begins without terminals.
  */
 import { z } from "zod";
 import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
@@ -17,7 +17,7 @@ import { PTY_FRAME } from "../api/terminals.ts";
 import type { Framed } from "./framing.ts";
 import { ExecSpec } from "./messages.ts";
 
-/** Frames of any type are decoded, and readers ignore types that they do not know. */
+/** These functions accept frames of any type; readers ignore types that they do not know. */
 export { encodeFramed as encodeTerminalFrame, FramedDecoder as TerminalFrameDecoder } from "./framing.ts";
 export type TerminalFrame = Pick<Framed, "type" | "payload">;
 
@@ -27,15 +27,15 @@ export const TerminalSpec = z.object({
   /** Absent: the user's login shell. */
   argv: ExecSpec.shape.argv.optional(),
   cwd: z.string().optional(),
-  /** As in ExecSpec, with TERM and COLORTERM. */
+  /** The environment, as in ExecSpec, with TERM and COLORTERM. */
   env: ExecSpec.shape.env,
   rows: z.int().min(1).max(65_535),
   cols: z.int().min(1).max(65_535),
-  /** Attach to the terminal of this name. It is created if there is none. */
+  /** Name of the terminal to attach to, which is created if it does not exist. Absent: an unnamed new one. */
   name: z.string().regex(PROCESS_NAME_PATTERN).optional(),
 });
 export type TerminalSpec = z.infer<typeof TerminalSpec>;
 
-/** `env`: for every shell and command that is started through it. */
+/** `env`: environment of every shell and command that the SSH tunnel starts. */
 export const TunnelSpec = ExecSpec.pick({ env: true });
 export type TunnelSpec = z.infer<typeof TunnelSpec>;

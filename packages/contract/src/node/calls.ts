@@ -1,6 +1,6 @@
 /**
- * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet). A node never closes an
- * idle connection: that could race with a request on its way.
+ * Calls of control to a node, HTTP/1.1 over a unix socket. A node never closes an idle connection, which could race
+ * with a request on its way.
  *
  *   GET    /v1/info                               → 200 NodeInfo
  *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}
@@ -20,10 +20,11 @@
  *          processes…                               those of the node, with the codes of GUEST_ERRORS. An upload's answer
  *                                                   is UploadWritten
  *   GET    /v1/machines/{machine_id}/terminals    → 101: `Connection: Upgrade`, `Upgrade: vivarium-stream`, then both ways
- *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first sends one opening, 4 bytes length
- *                                                   (big-endian) and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
- *                                                   a refusal `{code, message}`. Then contract/guest terminals.ts: frames
- *                                                   of a terminal, raw bytes of a tunnel. The end of either side ends both
+ *          /v1/machines/{machine_id}/tunnel         raw bytes. The first message of each side is 4 bytes length
+ *                                                   (big-endian) and JSON (opening.ts): the caller's is a TerminalSpec on
+ *                                                   `/terminals` and a TunnelSpec on `/tunnel`, the node's `{}` or a
+ *                                                   refusal `{code, message}`. Then frames of a terminal (contract/guest
+ *                                                   terminals.ts) or raw bytes of a tunnel. The end of either side ends both
  *
  *   GET    /v1/snapshots                          → 200 {snapshots: SnapshotStatus[]}
  *   PUT    /v1/snapshots/{snapshot_id} Snapshot-  → 200 SnapshotStatus, once it is durable. Same id and same body again:
@@ -48,7 +49,7 @@ import { NetworkSpec } from "./network.ts";
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
 export const MachineId = z.string().regex(MACHINE_ID_PATTERN);
 
-/** Chosen by control: the name of a saved state, never reused. */
+/** Name of a saved state, chosen by control and never reused. */
 export const SNAPSHOT_ID_PATTERN = /^[a-z]{3}_[a-z0-9]{21}$/;
 export const SnapshotId = z.string().regex(SNAPSHOT_ID_PATTERN);
 
@@ -58,19 +59,16 @@ export const StartSpec = z.object({
   size: z.enum(SIZE_NAMES as [string, ...string[]]),
   hostname: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/),
   no_sudo: z.boolean(),
-  /** Loaded instead of the template's baseline. Its size must be `size`. */
+  /** The snapshot to load instead of the template's baseline. Its size must be `size`. */
   snapshot_id: SnapshotId.optional(),
-  /**
-   * The machine continues as the one that was saved and keeps its identity. Otherwise it becomes a machine of its
-   * own.
-   */
+  /** Whether the machine continues as the one that was saved and keeps its identity. Otherwise it gets its own. */
   resume: z.boolean().optional(),
   /**
-   * Load, reseed and stop. The machine has proven that it can continue, and its user's processes run only after
-   * `continue`.
+   * Whether to stop the machine again once it is loaded and reseeded, which proves that it can continue. Its user's
+   * processes run only after `continue`.
    */
   hold: z.boolean().optional(),
-  /** In force before the guest runs. Absent: full public egress, nothing exposed. */
+  /** The network policy, in force before the guest runs. Absent: full public egress, nothing exposed. */
   network: NetworkSpec.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
@@ -99,8 +97,8 @@ export const SnapshotSpec = z.union([
   z.object({
     machine_id: MachineId,
     /**
-     * What happens to the machine once its state is durable. `hold`: it stays stopped until it is continued, after
-     * which the snapshot is a past of its own. If the capture fails, the machine continues in any case.
+     * Whether the machine continues at once or stays stopped (`hold`) once its state is durable. A held machine can be
+     * continued later; its snapshot then is an earlier state. If the capture fails, the machine continues in any case.
      */
     after: z.enum(["continue", "hold"]),
   }),
@@ -128,14 +126,11 @@ export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
 
 export const SnapshotList = z.object({ snapshots: z.array(SnapshotStatus) });
 
-/** Passed on to the agent as they are. */
+/** Bodies that the node checks and passes on to the agent. */
 export { ExecSpec as ExecCall } from "../guest/messages.ts";
-export { TerminalSpec as TerminalCall, TunnelSpec as TunnelCall } from "../guest/terminals.ts";
+export { TerminalSpec, TunnelSpec } from "../guest/terminals.ts";
 
-/**
- * Answer to an upload. The digest is of the bytes that the agent was sent; it is computed outside the guest, where
- * that is cheap.
- */
+/** Answer to an upload. `sha256` is of the bytes that the agent was sent, computed outside the guest. */
 export const UploadWritten = FileWritten.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 export type UploadWritten = z.infer<typeof UploadWritten>;
 
@@ -156,7 +151,7 @@ export const NodeInfo = z.object({
     z.object({
       template: z.string(),
       size: z.string(),
-      /** A StartSpec can name it as `<template>@<version>` and never gets another version. */
+      /** The version, which a StartSpec can request as `<template>@<version>`. */
       version: z.string().optional(),
       created_at: z.string().optional(),
       /** Whether a StartSpec without a version gets this one. */

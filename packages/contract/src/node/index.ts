@@ -1,3 +1,4 @@
+/** Exports of contract/node. */
 export * from "./calls.ts";
 export * from "./network.ts";
 export * from "./opening.ts";

@@ -1,5 +1,5 @@
 /**
- * Control → node, the network of machines (calls.ts has the other calls):
+ * Calls of control to a node about the network of its machines (calls.ts has the others):
  *
  *   PUT    /v1/machines/{machine_id}/network      → 200 {generation}, once kernel and gateway have it and every flow that it
  *          NetworkSpec                              does not allow is cut. A generation older than the machine's: 409. When the
@@ -30,7 +30,7 @@ export const NetworkSpec = z.object({
   egress: EgressRules,
   /** Guest ports of previews. */
   exposed: z.array(z.int().min(1).max(65_535)).max(32),
-  /** The machine's `egress_bytes` must not pass this. Absent: no cap. Passed already: nothing leaves any more. */
+  /** Cap on the machine's `egress_bytes` (MachineCounters), past which nothing leaves any more. Absent: no cap. */
   egress_limit_bytes: z.int().min(0).optional(),
 });
 export type NetworkSpec = z.infer<typeof NetworkSpec>;
@@ -47,7 +47,7 @@ export const MachineCounters = z.object({
   egress_bytes: z.int(),
   ingress_bytes: z.int(),
   dropped_packets: z.int(),
-  /** Whether the limit has cut a packet. */
+  /** Whether `limit_bytes` has cut a packet. */
   is_capped: z.boolean(),
   /** The `egress_limit_bytes` that `is_capped` refers to. */
   limit_bytes: z.int().optional(),

@@ -3,7 +3,7 @@
  * Bytes after it belong to the stream.
  */
 const LENGTH_BYTES = 4;
-/** Larger than a TerminalSpec with the largest allowed environment and argument list. */
+/** Most bytes of an opening's JSON: more than a TerminalSpec with the largest environment and argument list needs. */
 export const OPENING_LIMIT_BYTES = 1024 * 1024;
 
 export function encodeOpening(value: object): Buffer {
@@ -19,7 +19,7 @@ export function encodeOpening(value: object): Buffer {
 export class OpeningReader {
   #pending: Buffer = Buffer.alloc(0);
 
-  /** The opening and the bytes after it, once it is whole. Throws OpeningError if it cannot be one. */
+  /** Returns the opening and the bytes after it, once it is whole. Throws OpeningError if the bytes are not one. */
   push(chunk: Buffer): { value: unknown; rest: Buffer } | undefined {
     this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     if (this.#pending.length < LENGTH_BYTES) return undefined;

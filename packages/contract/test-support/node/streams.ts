@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { encodeTerminalFrame, TERMINAL_FRAME, TerminalFrameDecoder } from "@vivarium/contract/guest";
-import { encodeOpening, NODE_ERRORS, OpeningReader, TerminalCall, TunnelCall } from "@vivarium/contract/node";
+import { encodeOpening, NODE_ERRORS, OpeningReader, TerminalSpec, TunnelSpec } from "@vivarium/contract/node";
 import { translateCommand } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
@@ -15,8 +15,8 @@ import { bodyOfRefusal, Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
 export type StreamCall = { machineId: string } & (
-  | { kind: "terminals"; spec: TerminalCall }
-  | { kind: "tunnel"; spec: TunnelCall }
+  | { kind: "terminals"; spec: TerminalSpec }
+  | { kind: "tunnel"; spec: TunnelSpec }
 );
 
 /** The machine's side of a terminal or a tunnel. */
@@ -72,8 +72,8 @@ export async function serveUpgrade(
     const spec = await readOpening(socket);
     const call =
       kind === "tunnel"
-        ? { machineId: id, kind: "tunnel" as const, spec: valid(TunnelCall.safeParse(spec)) }
-        : { machineId: id, kind: "terminals" as const, spec: valid(TerminalCall.safeParse(spec)) };
+        ? { machineId: id, kind: "tunnel" as const, spec: valid(TunnelSpec.safeParse(spec)) }
+        : { machineId: id, kind: "terminals" as const, spec: valid(TerminalSpec.safeParse(spec)) };
     await open(state, machine, call, socket);
   } catch (error) {
     if (!socket.destroyed) socket.end(encodeOpening(bodyOfRefusal(error)));
@@ -156,7 +156,7 @@ function echo(socket: Socket, begin: () => void): void {
 
 const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-async function showTerminal(socket: Socket, machine: FakeMachine, spec: TerminalCall, begin: () => void) {
+async function showTerminal(socket: Socket, machine: FakeMachine, spec: TerminalSpec, begin: () => void) {
   const { cwd, env, argv } = await translateCommand(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
   const command = `stty rows ${spec.rows} cols ${spec.cols}; exec ${argv.map(quote).join(" ")}`;
   // script(1) runs the command in a shell; without exec, that shell's exit code would hide a signal.

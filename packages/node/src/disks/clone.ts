@@ -1,8 +1,9 @@
+/** Clones and links files, and finds out whether the file system can share blocks. */
 import { constants, copyFile, link, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { run } from "../host/run.ts";
 
-/** Copies a file: shared blocks if the file system can, else a copy that keeps holes. */
+/** Copies a file: with shared blocks if the file system can, else block by block, with its holes. */
 export async function cloneFile(source: string, target: string): Promise<void> {
   try {
     await copyFile(source, target, constants.COPYFILE_FICLONE_FORCE | constants.COPYFILE_EXCL);
@@ -25,6 +26,7 @@ export async function shareFile(source: string, target: string): Promise<void> {
   }
 }
 
+/** Errors of a file system that cannot clone. */
 const NOT_CLONED = new Set(["ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EXDEV", "EINVAL", "ENOTTY"]);
 
 /** Whether files in this directory can be cloned without copying their blocks. */

@@ -1,6 +1,6 @@
 /**
- * The disk gate: anything that will grow on disk reserves first. A reservation is refused if free space, less all
- * reservations, would fall below a floor. Check and reservation are one step.
+ * Refuses work that would leave too little free disk: anything that will grow on disk reserves first. A reservation is
+ * refused if free space, less all reservations, would fall below a floor. Check and reservation are one step.
  */
 import { statfs } from "node:fs/promises";
 import { GIB } from "@vivarium/kit/sizes";
@@ -14,13 +14,13 @@ export class DiskGate {
   readonly #floorBytes: number | undefined;
   #reservedBytes = 0;
 
-  /** `dirs`: the pool and, if the pool is an image file, the file system that holds it. The tighter one counts. */
+  /** `dirs`: the pool and, if the pool is an image file, its file system. The one with less space to spare counts. */
   constructor(dirs: string[], floorBytes?: number) {
     this.#dirs = dirs;
     this.#floorBytes = floorBytes;
   }
 
-  /** Returns the release. Throws `disk_pressure`. */
+  /** Reserves space and returns the function that releases it. Throws `disk_pressure`. */
   async reserve(bytes: number): Promise<() => void> {
     this.#reservedBytes += bytes;
     let isHeld = true;
@@ -43,9 +43,7 @@ export class DiskGate {
       throw new NodeError("disk_pressure", "this node has too little free disk for this; try again later");
   }
 
-  /**
-   * Whether this many bytes more may be written; with none, whether a machine that a full disk stopped may continue.
-   */
+  /** Whether this many more bytes may be written; with 0, whether a machine that a full disk stopped may continue. */
   async hasSpace(bytes = 0): Promise<boolean> {
     return (await this.#marginBytes()) >= bytes;
   }

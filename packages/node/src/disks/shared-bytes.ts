@@ -1,17 +1,17 @@
-/** How much of a file the file system keeps once for several files (FIEMAP, Linux Documentation/filesystems/fiemap). */
+/** Counts a file's bytes in blocks that it shares with other files (FIEMAP, Linux Documentation/filesystems/fiemap). */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
 const BLOCK_BYTES = 512;
-/** The guest is frozen meanwhile; a guest with root can cut its disk into millions of extents. */
+/** Time limit of filefrag: the guest is frozen meanwhile, and its root can cut the disk into millions of extents. */
 const LIMIT_MS = 3_000;
-/** `   0:        0..    4095:   33190416..  33194511:   4096:             last,shared,eof` */
+/** A line of `filefrag -v`: `   0:        0..    4095:   33190416..  33194511:   4096:             last,shared,eof` */
 const EXTENT = /^\s*\d+:\s*\d+\.\.\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+):(.*)$/;
 
-/** 0 when filefrag fails: the file is then counted as if it shared nothing. */
+/** The file's shared bytes, or 0 when filefrag fails. */
 export async function sharedBytes(file: string): Promise<number> {
-  // A host without free descriptors or memory cannot even start it.
+  // A host without free descriptors or memory cannot even start filefrag.
   return await countSharedBytes(file).catch(() => 0);
 }
 

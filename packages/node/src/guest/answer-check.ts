@@ -1,16 +1,17 @@
-/** A stream of an agent, checked on its way to the caller. It ends as the agent ended it, or it breaks off. */
+/** Checks a stream of an agent on its way to the caller, who gets it whole or broken off, never cut short. */
 import type { ClientHttp2Stream } from "node:http2";
 import { Transform, type TransformCallback } from "node:stream";
 import { cancel } from "./answers.ts";
 
-/** The part of an error's text that is passed on. */
-export const ERROR_BYTES = 1024;
+/** Bytes of an agent's error text that are passed on. */
+export const ERROR_TEXT_LIMIT_BYTES = 1024;
+/** Checks for overdue answers in one interval. */
 const CHECKS = 10;
 
 export abstract class AnswerCheck extends Transform {
   #heardAt = Date.now();
 
-  /** Passes on what is allowed. Throws if the agent breaks its contract. */
+  /** Passes on the allowed bytes. Throws if the agent breaks its contract. */
   protected abstract accept(chunk: Buffer): void;
 
   /** Throws if the answer must not end here. */
@@ -20,12 +21,12 @@ export abstract class AnswerCheck extends Transform {
     return this.#heardAt;
   }
 
-  /** True while the reader is slow. That is not the agent's fault, so it is waited for. */
+  /** Whether the reader is behind; the agent's time limits do not run meanwhile. */
   get isWaitingForReader(): boolean {
     return this.readableLength >= this.readableHighWaterMark;
   }
 
-  /** A reader that leaves cancels the agent's request. */
+  /** Reads from the agent's stream. A reader that leaves cancels the agent's request. */
   follow(source: ClientHttp2Stream): this {
     const breakOff = () => this.destroy(new Error("the agent broke the stream"));
     this.once("close", () => cancel(source));
@@ -38,7 +39,7 @@ export abstract class AnswerCheck extends Transform {
     return this;
   }
 
-  /** Breaks off once the agent took `limitMs` in total, however steadily it sends; a slow reader's time is free. */
+  /** Breaks off once the agent took `limitMs` in total, however steadily it sends, without the time of a slow reader. */
   breakOffAfter(limitMs: number, reason: string): void {
     let left = CHECKS;
     this.breakOffWhen(() => --left <= 0, limitMs, reason);

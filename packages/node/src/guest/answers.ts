@@ -1,4 +1,4 @@
-/** Reads an agent's answers. The bytes are hostile: all answers have a size limit, and refusals become node errors. */
+/** Reads an agent's answers. The bytes are hostile, so all answers have a size limit. Refusals become node errors. */
 import { type ClientHttp2Stream, constants } from "node:http2";
 import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/guest";
 import type { NodeErrorCode } from "@vivarium/contract/node";
@@ -7,7 +7,7 @@ import { KIB } from "@vivarium/kit/sizes";
 import type { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
-/** Enough for a code and a sentence. */
+/** Most bytes of a refusal: enough for a code and a sentence. */
 const REFUSAL_BYTES = 16 * KIB;
 const CWD_CODES: ReadonlySet<string> = new Set(["cwd_not_found", "cwd_not_a_directory"]);
 
@@ -16,7 +16,7 @@ export interface AgentAnswer {
   stream: ClientHttp2Stream;
 }
 
-/** If the request may have been carried out and repeating it would do it twice, the error is not retryable. */
+/** The error for a request without an answer: not retryable if repeating it could do its work twice. */
 export function unanswered(isRepeatable: boolean, message: string): NodeError {
   return new NodeError(isRepeatable ? "agent_unavailable" : "outcome_unknown", message);
 }
@@ -46,7 +46,7 @@ export async function readAnswer<T>(
   return parsed.data;
 }
 
-/** Throws the refusal, if the answer is one. */
+/** Throws the agent's refusal if the answer is one. */
 export async function assertAccepted({ status, stream }: AgentAnswer): Promise<void> {
   if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
 }
@@ -75,12 +75,12 @@ function agentRefusal(body: unknown): NodeError {
   return new NodeError(isPassedOn(code) ? code : "invalid", message.replace(/[^\x20-\x7e]/g, " "));
 }
 
-/** A fault inside the guest (an I/O error, no memory) is not an error of the request. */
+/** Whether the agent's code is passed on. `internal` is a fault inside the guest, such as an I/O error or no memory. */
 function isPassedOn(code: string): code is NodeErrorCode {
   return isGuestErrorCode(code) || CWD_CODES.has(code) || code === "internal";
 }
 
-/** `onLate` gives up the work and returns the error. */
+/** Waits for the work up to a time limit. `onLate` gives up the work and returns the error to throw. */
 export async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => Error): Promise<T> {
   const expired = Promise.withResolvers<never>();
   const timer = setTimeout(() => expired.reject(onLate()), limitMs);

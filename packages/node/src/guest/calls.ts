@@ -1,6 +1,6 @@
 /**
- * The agent's requests that are passed on, and no others: path and method, and the kind, size and time limit of the
- * answer. The query is passed unchanged.
+ * The list of the agent's requests that the node passes on, and no others: path and method, and the kind, size and time
+ * limit of the answer. The query is passed unchanged.
  */
 import {
   GUEST_LIMITS,
@@ -14,19 +14,19 @@ import { KIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
-/** The longest path, escaped, plus the rest that an agent's header limit allows. */
+/** Longest query: it must fit the agent's header limit, with the longest path in escaped form. */
 const QUERY_BYTES = 15 * KIB;
 const SECOND_MS = 1000;
 const SMALL_BYTES = 4 * KIB;
 
-/** Answered with JSON of bounded size. */
+/** A call that is answered with JSON of bounded size. */
 export interface JsonCall {
   kind: "json";
   schema: z.ZodType<unknown>;
   answerBytes: number;
   limitMs: number;
   hasBody: boolean;
-  /** Safe to repeat, so a late answer is retryable. */
+  /** Whether the call may safely be repeated, so that a late answer is a retryable error. */
   isRepeatable: boolean;
 }
 export interface ListCall {
@@ -61,7 +61,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   "GET /v1/files/find": list(LISTS.paths),
   "GET /v1/files/grep": list(LISTS.matches),
   "PUT /v1/files/write": { kind: "upload" },
-  // For the largest tree, beside others that are searched or deleted.
+  // The limit suits the largest tree, while others are searched or deleted at the same time.
   "DELETE /v1/files": json(done, { limitMs: 300 * SECOND_MS }),
   "POST /v1/files/mkdir": json(done, { hasBody: true }),
   "POST /v1/files/rename": json(done, { hasBody: true }),

@@ -14,28 +14,28 @@ import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
 const CALL_LIMIT_MS = 20_000;
-/** A command that was sent but not confirmed may have started, so the error is not retryable. */
+/** Time limit for the headers of an answer. For a command that was sent, the error then is not retryable. */
 const SPAWN_LIMIT_MS = 60_000;
 /** After this silence the agent must answer a ping before it gets a request. */
 const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
-/** Big enough that one round trip of flow control does not bound the throughput of a stream. */
+/** Receive window of a stream: large enough that a round trip of flow control does not bound its throughput. */
 const WINDOW_BYTES = MIB;
 /**
- * With its header a frame is a whole number of writes to the guest's port, whose driver takes 32 KiB at once. Only
- * the first write is assembled from header and payload; the others are slices of the payload.
+ * Largest payload of an HTTP/2 frame. With its header of 9 bytes it is a whole number of writes to the guest's port,
+ * whose driver takes 32 KiB at once. Only the first write is assembled from header and payload; the others are slices.
  */
 const FRAME_BYTES = 8 * 32 * KIB - 9;
-/** Unread bytes of all streams together: enough that a terminal or log without a reader does not block the others. */
+/** Receive window of the connection: large enough that a terminal or log without a reader does not block the others. */
 const CONNECTION_WINDOW_BYTES = 32 * WINDOW_BYTES;
 
 export interface OpenRequest {
   method: string;
   path: string;
-  /** The request has no body. */
+  /** Whether the request has no body. */
   isWhole?: boolean;
   headers?: Record<string, string>;
-  /** A request of the daemon itself, for which streams are reserved. */
+  /** Whether the daemon itself makes the request; streams are reserved for these. */
   isOwn?: boolean;
   /** Aborts when the caller is gone. */
   signal?: AbortSignal;
@@ -49,8 +49,9 @@ export class AgentClient {
   #socket: Socket | undefined;
   #session: Promise<ClientHttp2Session> | null = null;
   #heardAt = 0;
+  /** Pings that wait for their answer, by connection. */
   readonly #signs = new WeakMap<ClientHttp2Session, Promise<void>>();
-  /** In flight. */
+  /** Number of streams in flight. */
   #streams = 0;
   #closed = false;
 
@@ -58,7 +59,7 @@ export class AgentClient {
     this.#socketPath = socketPath;
   }
 
-  /** The machine's folder was renamed: the path for later reconnects. */
+  /** Sets the path for later reconnects after the machine's folder was renamed. */
   moveTo(socketPath: string): void {
     this.#socketPath = socketPath;
   }
@@ -81,8 +82,7 @@ export class AgentClient {
     const session = await this.#connect();
     await this.#ensureAlive(session);
     if (signal?.aborted) throw new NodeError("internal", "the caller left");
-    // One more would wait in this process until another ends, and could not be distinguished from one that the agent
-    // has.
+    // Node would queue a stream past the limit, and the caller could not distinguish it from one that the agent has.
     if (this.#streams >= GUEST_LIMITS.concurrentStreams - (isOwn ? 0 : OWN_STREAMS))
       throw new NodeError(
         "agent_unavailable",
@@ -110,7 +110,7 @@ export class AgentClient {
     return await this.answerTo(stream, { isRepeatable });
   }
 
-  /** `isRepeatable`: repeating the request does nothing twice. */
+  /** Waits for the headers of the answer. `isRepeatable`: repeating the request does nothing twice. */
   async answerTo(
     stream: ClientHttp2Stream,
     { isRepeatable, limitMs = SPAWN_LIMIT_MS }: { isRepeatable: boolean; limitMs?: number },
@@ -124,8 +124,8 @@ export class AgentClient {
   }
 
   /**
-   * Breaks all requests in flight by destroying the socket. The agent is stopped: a goodbye would reach it only when
-   * it continues, and would end what it had started.
+   * Fails all requests in flight by destroying the socket, for a stopped guest: an orderly end of HTTP/2 would reach
+   * the agent only once it continues, and would then end its work in progress.
    */
   breakOff(): void {
     this.#socket?.destroy();
@@ -185,7 +185,7 @@ export class AgentClient {
     return session;
   }
 
-  /** One ping for all concurrent callers: a connection allows only a few outstanding pings. */
+  /** After a silence, waits for a ping; concurrent callers share it, because a connection allows only a few at once. */
   async #ensureAlive(session: ClientHttp2Session): Promise<void> {
     if (Date.now() - this.#heardAt < SILENCE_MS) return;
     const known = this.#signs.get(session);
@@ -218,7 +218,7 @@ export class AgentClient {
   }
 }
 
-/** A session that broke just now throws. */
+/** Starts a request. A connection that just broke throws, which becomes `agent_unavailable`. */
 function beginRequest(session: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
   try {
     return session.request(headers, { endStream });

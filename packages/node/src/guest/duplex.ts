@@ -12,13 +12,13 @@ const DRAIN_WITHIN_MS = 30_000;
 
 export interface Duplex {
   path: string;
-  /** The agent reads this before the caller's bytes. */
+  /** Bytes that the agent gets before the caller's bytes. */
   opening: Buffer;
-  /** Absent: bytes pass unchanged. */
+  /** Checks the agent's bytes. Absent: they pass unchanged. */
   check?: AnswerCheck;
 }
 
-/** Resolves once the agent has accepted. A caller that leaves before or after that ends the agent's stream. */
+/** Resolves once the agent has accepted the request. A caller that leaves before or after that ends its stream. */
 export async function joinGuest(
   agent: AgentClient,
   caller: Socket,

@@ -8,7 +8,7 @@ import { assertAccepted } from "./answers.ts";
 import type { AgentClient } from "./client.ts";
 import { FrameCheck } from "./frame-check.ts";
 
-/** How long past its time limit a command may be silent without an end. Generous: emulated guests are slow. */
+/** How long past its time limit a command may run on without an end frame or output. Long: emulated guests are slow. */
 const OVERDUE_MS = 10_000;
 
 /** Resolves once the command is spawned. Destroying the stream kills the command's whole process tree. */
@@ -28,12 +28,14 @@ export async function execInGuest(
 }
 
 export class ExecCheck extends FrameCheck {
-  readonly #left: Map<number, number>;
+  /** Output bytes that still may pass, by frame type. */
+  readonly #bytesLeft: Map<number, number>;
+  /** Frame types whose output was cut. */
   readonly #cut = new Set<number>();
 
   constructor(limitBytes: number) {
     super("exit");
-    this.#left = new Map([
+    this.#bytesLeft = new Map([
       [FRAME.stdout, limitBytes],
       [FRAME.stderr, limitBytes],
     ]);
@@ -48,15 +50,15 @@ export class ExecCheck extends FrameCheck {
 
   /** Passes the agent's bytes on unchanged, unless the output has to be cut. */
   #acceptOutput({ type, payload, whole }: FrameAsSent): void {
-    const left = this.#left.get(type);
+    const left = this.#bytesLeft.get(type);
     if (left === undefined) throw new Error(`the agent sent a frame of type ${type} for a command`);
     if (payload.length <= left) {
-      this.#left.set(type, left - payload.length);
+      this.#bytesLeft.set(type, left - payload.length);
       if (payload.length > 0) this.push(whole);
       return;
     }
     this.#cut.add(type);
-    this.#left.set(type, 0);
+    this.#bytesLeft.set(type, 0);
     if (left > 0) this.push(encodeFrame(type, payload.subarray(0, left)));
   }
 

@@ -1,6 +1,6 @@
-/** Frames of an agent, checked: known types, bounded sizes, one end and nothing after it. */
+/** Checks an agent's frames: known types, bounded sizes, one last frame and nothing after it. */
 import { encodeFrame, FRAME, type FrameAsSent, FrameDecoder } from "@vivarium/contract/guest";
-import { AnswerCheck, ERROR_BYTES } from "./answer-check.ts";
+import { AnswerCheck, ERROR_TEXT_LIMIT_BYTES } from "./answer-check.ts";
 
 /** How long an answer may stay open after its last frame. */
 const END_WITHIN_MS = 10_000;
@@ -33,9 +33,9 @@ export abstract class FrameCheck extends AnswerCheck {
     if (!this.#decoder.isBetweenFrames) throw new Error("the agent sent half a frame after the end");
   }
 
-  /** It takes the place of an end. The text goes to the tenant and is never part of a decision. */
+  /** Passes on an error frame, which is a last frame too. Its text goes to the tenant and decides nothing here. */
   #acceptError({ payload }: FrameAsSent): boolean {
-    this.push(encodeFrame(FRAME.error, payload.subarray(0, ERROR_BYTES)));
+    this.push(encodeFrame(FRAME.error, payload.subarray(0, ERROR_TEXT_LIMIT_BYTES)));
     return true;
   }
 }

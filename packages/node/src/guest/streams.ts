@@ -1,4 +1,4 @@
-/** Streamed answers of an agent, checked on their way: content of files, logs of processes, lists. */
+/** Checks streamed answers of an agent on their way to the caller: content of files, logs of processes, lists. */
 import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import { LIMITS } from "@vivarium/contract/api";
 import {
@@ -16,10 +16,10 @@ import type { GuestCall, ListCall } from "./calls.ts";
 import type { AgentClient } from "./client.ts";
 import { FrameCheck } from "./frame-check.ts";
 
-/** How long an agent may send nothing although its reader waits. */
+/** How long an agent may send nothing of a file although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
 const LOG_SILENCE_MS = 60_000;
-/** `limitMs`: the headers come when all items are found. Sending 32 MiB takes seconds, also for an emulated guest. */
+/** Limits after a list's headers, which come when all items are found: silence, and the total for at most 32 MiB. */
 const LIST_TIMES = { silenceMs: 60_000, limitMs: 120_000 };
 
 export interface Content {
@@ -46,7 +46,7 @@ export async function readContent(
   return { bytes, stream };
 }
 
-/** A followed log may be silent for as long as its process runs. */
+/** Reads a log. A followed one may be silent for as long as its process runs. */
 export async function readLog(
   agent: AgentClient,
   call: GuestCall,
@@ -75,7 +75,7 @@ export async function readList(
   return stream;
 }
 
-/** Resolves once the agent has accepted. */
+/** Sends a GET and resolves once the agent has accepted it. */
 async function ask(
   agent: AgentClient,
   { path }: GuestCall,
@@ -93,33 +93,33 @@ function breakOffWhenSilent(stream: AnswerCheck, silenceMs: number): void {
   stream.breakOffWhen(isOverdue, silenceMs, "the agent fell silent in the middle of its answer");
 }
 
-/** Exactly as long as the agent promised, or broken off. */
+/** Passes content on that is exactly as long as the agent promised, and breaks off any other. */
 export class ContentCheck extends AnswerCheck {
-  #left: number;
+  #bytesLeft: number;
 
   constructor(promisedBytes: number) {
     super();
-    this.#left = promisedBytes;
+    this.#bytesLeft = promisedBytes;
   }
 
   protected override accept(chunk: Buffer): void {
-    this.#left -= chunk.length;
-    if (this.#left < 0) throw new Error("the agent sent more of a file than it promised");
+    this.#bytesLeft -= chunk.length;
+    if (this.#bytesLeft < 0) throw new Error("the agent sent more of a file than it promised");
     this.push(chunk);
   }
 
   protected override acceptEnd(): void {
-    if (this.#left > 0) throw new Error("the agent sent less of a file than it promised");
+    if (this.#bytesLeft > 0) throw new Error("the agent sent less of a file than it promised");
   }
 }
 
 export class LogCheck extends FrameCheck {
-  readonly #left: Map<number, number>;
+  readonly #bytesLeft: Map<number, number>;
 
-  /** `limitBytes`: per stream. */
+  /** `limitBytes`: most bytes of stdout, and of stderr. */
   constructor(limitBytes: number) {
     super("eof");
-    this.#left = new Map([
+    this.#bytesLeft = new Map([
       [FRAME.stdout, limitBytes],
       [FRAME.stderr, limitBytes],
     ]);
@@ -131,16 +131,16 @@ export class LogCheck extends FrameCheck {
       this.push(encodeFrame(type, JSON.stringify(end)));
       return true;
     }
-    const left = this.#left.get(type);
+    const left = this.#bytesLeft.get(type);
     if (left === undefined) throw new Error(`the agent sent a frame of type ${type} in a log`);
     if (payload.length > left) throw new Error("the agent sent more of a log than it was asked for");
-    this.#left.set(type, left - payload.length);
+    this.#bytesLeft.set(type, left - payload.length);
     this.push(whole);
     return false;
   }
 }
 
-/** Each item is checked against the contract and none is stored. */
+/** Checks each item of a list against the contract, and stores none. */
 class ListCheck extends FrameCheck {
   readonly #reader: ListReader<unknown, unknown>;
 

@@ -1,11 +1,11 @@
-/** A terminal's output, frame by frame and checked. */
+/** Checks a terminal's output frame by frame. */
 import {
   encodeTerminalFrame,
   TERMINAL_FRAME,
   type TerminalFrame,
   TerminalFrameDecoder,
 } from "@vivarium/contract/guest";
-import { AnswerCheck, ERROR_BYTES } from "./answer-check.ts";
+import { AnswerCheck, ERROR_TEXT_LIMIT_BYTES } from "./answer-check.ts";
 
 export class TerminalCheck extends AnswerCheck {
   readonly #decoder = new TerminalFrameDecoder();
@@ -33,7 +33,7 @@ function payloadOf({ type, payload }: TerminalFrame): Buffer {
       if (payload.length === 4 && payload.readUInt32BE() <= 255) return payload;
       throw new Error("the agent sent an exit that is none");
     case TERMINAL_FRAME.error:
-      return payload.subarray(0, ERROR_BYTES);
+      return payload.subarray(0, ERROR_TEXT_LIMIT_BYTES);
     default:
       throw new Error(`the agent sent a frame of type ${type} from a terminal`);
   }

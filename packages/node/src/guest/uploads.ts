@@ -1,5 +1,5 @@
 /**
- * A body of any size on its way into the guest. It arrives whole or not at all: if the source breaks off, the agent's
+ * Uploads a body of any size into the guest. It arrives whole or not at all: if the source breaks off, the agent's
  * stream is reset.
  */
 import { createHash } from "node:crypto";
@@ -10,12 +10,12 @@ import { NodeError } from "../node-error.ts";
 import { cancel, readAnswer, statusOf } from "./answers.ts";
 import type { AgentClient, OpenRequest } from "./client.ts";
 
-/** How long an upload may stall. It also bounds how long the agent may take to make it durable. */
+/** How long an upload may stall, also while the agent makes it durable after the last byte. */
 const STANDSTILL_MS = 120_000;
 
 export interface Upload<T> extends OpenRequest {
   source: Readable;
-  /** The field of the answer with the number of bytes that the agent stored. */
+  /** Schema of the agent's answer, with the number of bytes that it stored. */
   answer: z.ZodType<T>;
 }
 
@@ -78,7 +78,7 @@ class Transfer {
     source.pipe(stream);
   }
 
-  /** Backpressure: the source keeps the bytes that were not sent yet. */
+  /** Stops the transfer; bytes that were not sent yet stay in the source. */
   stop(): void {
     clearInterval(this.#watch);
     this.#source.off("data", this.#count).off("close", this.#onSourceClose);

@@ -1,4 +1,4 @@
-/** A cgroup v2 leaf per machine, if the host has a v2 hierarchy with controllers. Otherwise machines run without. */
+/** Puts each machine into a cgroup v2 leaf with limits, if the host has a v2 hierarchy with controllers. */
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -9,9 +9,11 @@ import type { Slot } from "./slots.ts";
 const ROOT = "/sys/fs/cgroup";
 const SLICE = path.join(ROOT, "vivarium");
 const CONTROLLERS = ["cpu", "memory", "pids"];
-/** For QEMU itself, besides the guest's memory. */
+/** Memory for QEMU itself, besides the guest's. */
 const QEMU_OVERHEAD_BYTES = 256 * MIB;
+/** Most threads and processes of a machine. */
 const MAX_TASKS = 64;
+/** Period of the CPU limit (`cpu.max`). */
 const PERIOD_US = 100_000;
 
 export function hasCgroupV2(): boolean {

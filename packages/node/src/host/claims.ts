@@ -1,7 +1,7 @@
 /**
- * Which owners of slots are running: each has a file under /run that names the owner and counts while its process
- * lives. The files are outside every data directory, so deleting the data directory of a running service frees none
- * of its slots.
+ * Records which owners of slots are running: each has a file under /run that names the owner and counts while its
+ * process lives. The files are outside every data directory, so deleting that of a running service frees none of its
+ * slots.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -9,7 +9,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { identify, isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 
 const CLAIMS_DIR = "/run/vivarium/claims";
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** Claims this owner's slots, until the returned function is called or this process ends. */
 export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() => Promise<void>> {
@@ -22,7 +22,7 @@ export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() =>
   return () => rm(file, { force: true });
 }
 
-/** Owners whose process lives. Claims of dead processes are removed. */
+/** Returns the owners whose process lives, and removes the claims of dead processes. */
 export async function claimedOwners(dir = CLAIMS_DIR): Promise<Set<string>> {
   return new Set((await readClaims(dir)).map(({ owner }) => owner));
 }
@@ -40,7 +40,7 @@ export async function waitForOlderClaims(owner: string, limitMs: number, dir = C
       throw new Error(
         `another node (pid ${older.process.pid}) runs over ${owner}, also if that was deleted meanwhile: stop it first`,
       );
-    await sleep(LOOK_MS);
+    await sleep(POLL_MS);
   }
 }
 

@@ -1,4 +1,4 @@
-/** The host's connection tracking table: which flows there are, and how many bytes they carried. */
+/** Sizes, watches and clears the host's connection tracking table (conntrack). */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
@@ -7,11 +7,11 @@ import { MIB } from "@vivarium/kit/sizes";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
-/** Buffer for events that the daemon has not read yet. */
+/** Size of the socket buffer for events that the program has not read yet. */
 const BUFFER_BYTES = 2 * MIB;
 
 const MOST_FLOWS = "/proc/sys/net/netfilter/nf_conntrack_max";
-/** The host's own flows, and those of one machine: open, just closed, and opened for it by the gateway. */
+/** Table entries for the host's own flows, and for one machine's: open, just closed, and opened for it by the gateway. */
 const FLOWS_OF_HOST = 65_536;
 const FLOWS_OF_MACHINE = 12_288;
 
@@ -21,12 +21,13 @@ export async function raiseFlowLimit(machines: number, file = MOST_FLOWS): Promi
   if (Number(await readFile(file, "utf8")) < needed) await writeFile(file, String(needed));
 }
 
+/** Makes the kernel count the bytes of flows, which it does for new flows only. */
 export async function countBytesOfFlows(): Promise<void> {
   await writeFile("/proc/sys/net/netfilter/nf_conntrack_acct", "1");
 }
 
 /**
- * Calls back with one line per beginning and end of a flow, and when events were lost, until the signal aborts.
+ * Calls `onLine` per beginning and end of a flow, and `onLost` when events were lost, until the signal aborts.
  * Rejects if it cannot continue. `enter`: a command prefix that enters another network namespace.
  */
 export async function watchFlows(
@@ -52,9 +53,9 @@ export async function watchFlows(
   }
 }
 
-/** Deletes the flows of the slot's machine, which ends their lines in the log. */
+/** Deletes the flows of the slot's machine, so that their log lines are written. */
 export async function forgetFlows(slot: Slot): Promise<void> {
-  // The count of its open flows. Missing if it never opened one.
+  // The machine's element in the set that counts its open flows. Missing if it never opened one.
   const counted = ["delete", "element", "inet", "vivarium", "flows", `{ ${slot.machineAddress} }`];
   await run("nft", counted).catch(() => undefined);
   for (const side of ["--orig-src", "--orig-dst"]) {

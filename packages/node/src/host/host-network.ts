@@ -1,6 +1,6 @@
 /**
- * The host's side of the network: Vivarium's one nft table, shared by all services on this host, and the addresses
- * that no guest may reach.
+ * Writes the host's nft table, switches forwarding on, and finds name servers and the addresses that no guest may
+ * reach. All Vivarium services on this host share the table.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { networkInterfaces } from "node:os";
@@ -24,7 +24,7 @@ const ROOT_UID = 0;
  */
 const FLOWS = 5_120;
 
-/** The facts about the host that namespaces and gateway need. */
+/** Facts about the host's network that namespaces and gateway need. */
 export interface HostNetwork {
   resolvers: string[];
   /** Name servers of the system. The gateway uses them for its own certificates. */
@@ -45,7 +45,7 @@ export async function readHostNetwork(wanted: string[] = [], alsoNever: string[]
   };
 }
 
-/** The gateway sends the questions from this host, so a name server on loopback works too. */
+/** The host's name servers. One on loopback works too, because the gateway runs on this host. */
 async function findResolvers(): Promise<string[]> {
   const text = await readFile("/etc/resolv.conf", "utf8").catch(() => "");
   const found = [...text.matchAll(/^\s*nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$/gm)];
@@ -53,8 +53,8 @@ async function findResolvers(): Promise<string[]> {
 }
 
 /**
- * Sets up forwarding and NAT of the host, once per start. Safe to repeat and beside other services. Returns what this
- * kernel lacks, if anything.
+ * Sets up forwarding and NAT of the host. Safe to repeat, and while other services run. Returns what this kernel lacks,
+ * if anything.
  */
 export async function prepareHostNetwork(
   host: HostNetwork,
@@ -62,8 +62,7 @@ export async function prepareHostNetwork(
 ): Promise<{ lack?: string }> {
   const isOff = (await readFile(FORWARDING, "utf8")).trim() === "0";
   const lack = await applyTable(hostTable(host, gatewayUid) + (isOff ? FORWARDING_WAS_OFF : ""));
-  // Only after the table is in place: a start that is killed before this has changed nothing, and one that is killed
-  // after it has recorded the change.
+  // After the table, which records the change: a start that is killed in between has not switched forwarding on.
   if (isOff) await writeFile(FORWARDING, "1");
   return lack;
 }
@@ -81,14 +80,15 @@ async function applyTable(table: string): Promise<{ lack?: string }> {
   }
 }
 
-/** For kernels without CONFIG_NF_CONNTRACK_TIMEOUT. */
+/** Removes the rules that a kernel without CONFIG_NF_CONNTRACK_TIMEOUT refuses. */
 export function withoutTimeouts(table: string): string {
   return table.replaceAll(/^.*\bct timeout\b.*\n/gm, "");
 }
 
 /**
- * Sets are only added to, so that a service that starts takes nothing from another. Chains are rewritten. An address
- * of the gateway is reachable over one link only, that of its slot: so a packet there comes from that slot's machine.
+ * The nft script of the host's table. It adds to sets and never removes, so that a service that starts takes nothing
+ * from another, and rewrites chains. The gateway's address of a slot is reachable over that slot's link only, so a
+ * packet to it comes from that slot's machine.
  */
 export function hostTable(
   { never, resolvers, systemResolvers }: HostNetwork,

@@ -17,12 +17,12 @@ import { joinCgroup, removeCgroup } from "./cgroup.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
-/** Numbers of the device nodes, by their path in the jail. */
+/** Major and minor numbers of the device nodes, by their path in the jail. */
 const TUN = { "/dev/net/tun": ["10", "200"] };
 const KVM = { "/dev/kvm": ["10", "232"] };
 const STDERR_KEPT_BYTES = 8 * KIB;
 const OPEN_FILES = 512;
-/** If the host runs out of memory, the kernel ends a large machine before the services. */
+/** OOM score adjustment of QEMU: out of memory, the kernel ends a large machine before the services. */
 const OOM_SCORE_ADJ = 500;
 
 export interface Bind {
@@ -48,7 +48,7 @@ export interface Qemu {
   qmp: Qmp;
 }
 
-/** QEMU with a connection to its monitor. */
+/** Starts a jailed QEMU and connects to its monitor. */
 export async function startQemu(spec: JailSpec, undo: UndoStack, limitMs: number): Promise<Qemu> {
   const { process, lastWords } = await startJailed(spec);
   undo.push("cgroup", () => removeCgroup(spec.slot));
@@ -78,7 +78,7 @@ async function startJailed(spec: JailSpec): Promise<{ process: ProcessIdentity; 
   return { process, lastWords };
 }
 
-/** Device nodes of this machine, owned by its uid, because hosts may restrict /dev/kvm and /dev/net/tun to a group. */
+/** Makes device nodes owned by the machine's uid, because hosts may restrict /dev/kvm and /dev/net/tun to a group. */
 async function makeDevices({ dir, slot, shape }: JailSpec): Promise<{ source: string; target: string }[]> {
   const nodes = Object.entries(shape.accelerator === "kvm" ? { ...TUN, ...KVM } : TUN);
   return Promise.all(
@@ -115,7 +115,7 @@ function command(spec: JailSpec, devices: { source: string; target: string }[]):
   ];
 }
 
-/** The last output on standard error, for the operator's log. */
+/** Keeps the last output on standard error, for error messages. */
 function keepLastWords(child: ChildProcess): () => string {
   let kept = "";
   child.stderr?.setEncoding("utf8");
@@ -127,7 +127,7 @@ function keepLastWords(child: ChildProcess): () => string {
   return () => kept.trim() || "no output";
 }
 
-/** bubblewrap writes the pid of the process that becomes QEMU, then closes the descriptor. */
+/** The pid of QEMU, which bubblewrap writes to descriptor 3 before it closes it. */
 async function childPid(child: ChildProcess, lastWords: () => string): Promise<number> {
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
   const info = await Promise.race([text(child.stdio[3] as NodeJS.ReadableStream), failed]);

@@ -1,6 +1,6 @@
 /**
- * One network namespace per machine. The guest always has the same MAC, address and gateway. The namespace maps them
- * to the slot's own address. No IPv6.
+ * Makes and removes a machine's network namespace. Every guest has the same MAC, address and gateway, and its namespace
+ * maps them to the slot's own address. There is no IPv6.
  */
 import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ export const GATEWAY_ADDRESS = "10.200.0.1";
 export const UPLINK_NAME = "veth0";
 const GATEWAY_MAC = "02:00:00:00:00:01";
 
-/** Creates the namespace with its links. The given nft ruleset closes it before a guest is there. */
+/** Creates the namespace with its links and nft ruleset, which is in force before a guest can use it. */
 export async function createNamespace(slot: Slot, ruleset: string): Promise<void> {
   await run("ip", ["-batch", "-"], {
     input: [
@@ -41,7 +41,7 @@ export async function createNamespace(slot: Slot, ruleset: string): Promise<void
   });
 }
 
-/** Reads `ip -batch` lines up to `===`, then an nft ruleset, from standard input: one process start for both. */
+/** Shell script that reads `ip -batch` lines up to `===`, then an nft ruleset: one process start for both. */
 const NAMESPACE_SCRIPT = `
 while IFS= read -r line && [ "$line" != "===" ]; do printf '%s\\n' "$line"; done | ip -batch -
 echo 1 > /proc/sys/net/ipv4/ip_forward
@@ -56,7 +56,7 @@ export async function nftIn(netns: string, args: string[], input = ""): Promise<
   return await run("nsenter", [`--net=/run/netns/${netns}`, "nft", ...args], { input });
 }
 
-/** Packet counters of all links in this process's namespace. Undefined if it is gone, or its namespace has no tap. */
+/** Packet counters of all links in the process's namespace. Undefined if it ended, or its namespace has no tap. */
 export function readLinkCounters(pid: number): string | undefined {
   try {
     const counters = readFileSync(`/proc/${pid}/net/dev`, "utf8");

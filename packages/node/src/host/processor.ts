@@ -1,13 +1,13 @@
-/** The host's processors: how much of them was idle lately, and their clock frequency. */
+/** Measures how many of the host's processors were idle lately, and finds their clock frequency. */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
-/** The kernel counts in ticks of 10 ms. Over a shorter interval than this the result would be mostly rounding. */
+/** Shortest measured interval: the kernel counts in ticks of 10 ms, so a shorter one would yield mostly rounding. */
 const SHORTEST_MS = 100;
 const TICK_MS = 10;
 const FALLBACK_KHZ = 2_000_000;
 
-/** Idle processors between one look and the next. */
+/** Counts the processors that were idle between one measurement and the next. */
 export class Processor {
   readonly cores = availableParallelism();
   #idle = 0;
@@ -26,13 +26,13 @@ export class Processor {
   }
 }
 
-/** Sum of all processors, since boot. */
+/** Idle milliseconds of all processors together since boot. */
 function readIdleMs(): number {
   const [, , , , idle, waitingForDisks] = readFileSync("/proc/stat", "utf8").split(/\s+/, 6);
   return (Number(idle) + Number(waitingForDisks)) * TICK_MS;
 }
 
-/** Clock frequency. Under emulation the guest kernel cannot measure it and has to be given it. */
+/** The processors' clock frequency, which a guest's kernel cannot measure under emulation. */
 export function tscKhz(): number {
   const match = /^cpu MHz\s*:\s*([\d.]+)/m.exec(readFileSync("/proc/cpuinfo", "utf8"));
   return match ? Math.round(Number(match[1]) * 1000) : FALLBACK_KHZ;

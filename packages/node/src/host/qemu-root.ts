@@ -1,6 +1,6 @@
 /**
- * The file system that a jailed QEMU sees: its binary, the libraries that it needs, its firmware, `setpriv`, and
- * empty mount points. Made once per QEMU build, and again when the host updates a library or firmware. Owned by root
+ * Makes the root file system of jailed QEMUs: the binary, its libraries and firmware, `setpriv`, and empty mount
+ * points. It is made once per QEMU build, and again when the host updates a library or firmware; it is owned by root
  * and bound read-only into every jail.
  */
 import { createHash, randomUUID } from "node:crypto";
@@ -50,16 +50,16 @@ export function rootOf({ dir, buildId }: Omit<QemuRoot, "version">, wanted: stri
 }
 
 const REPLACED = ".replaced-";
-/** The list of the root's sources is beside the root, where no jail sees it. */
+/** The file with the list of the root's sources, beside the root, where no jail sees it. */
 const sourcesFile = (dir: string) => `${dir}.sources`;
 
-/** One line per file of the host. An update of its package changes its size or time. */
+/** Lists the files of the host that the root is made from, with size and time, which an update of a package changes. */
 async function describeSources(): Promise<string> {
   const files = new Set(await programFiles());
   for (const source of firmwareDirs())
     for (const name of await readdir(source, { recursive: true })) files.add(path.join(source, name));
   const lines = [...files].sort().map(async (file) => {
-    // A link among them may be dangling.
+    // A link among the firmware files may be dangling.
     const found = await stat(file).catch(() => undefined);
     return `${file} ${found?.size ?? "-"} ${found?.mtimeMs ?? "-"}\n`;
   });
@@ -68,7 +68,7 @@ async function describeSources(): Promise<string> {
 
 const firmwareDirs = () => FIRMWARE_DIRS.filter((source) => existsSync(source));
 
-/** Running machines keep the root that they were started in, under another name. */
+/** Builds the root. An earlier one is renamed, because running machines still use it. */
 async function build(dir: string, sources: string): Promise<void> {
   const partial = `${dir}.tmp-${process.pid}`;
   await rm(partial, { recursive: true, force: true });
@@ -84,8 +84,8 @@ async function build(dir: string, sources: string): Promise<void> {
 }
 
 /**
- * Removes replaced roots that no machine runs in. In use, it must stay: removing a mount point would also unmount the
- * jail's own file there, and QEMU could not save its machine.
+ * Removes replaced roots that no machine runs in. Removing a mount point of one in use would also unmount the jail's
+ * own file there, and QEMU could not save its machine.
  */
 async function removeReplaced(rootsDir: string): Promise<void> {
   const replaced = (await readdir(rootsDir)).filter((name) => name.includes(REPLACED));
@@ -98,7 +98,7 @@ async function removeReplaced(rootsDir: string): Promise<void> {
 /** The mounts of all processes of this host, each with its path in the source file system. */
 async function mountsOfAll(): Promise<string> {
   const pids = (await readdir("/proc")).filter((name) => /^[0-9]+$/.test(name));
-  // The process may have ended meanwhile.
+  // A process may have ended meanwhile.
   const read = (pid: string) => readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
   return (await Promise.all(pids.map(read))).join("\n");
 }

@@ -1,4 +1,4 @@
-/** Runs a host tool to its end. A failure throws with the tool's own words, unless these match `ignored`. */
+/** Runs a host tool to its end. A failure throws with its standard error, unless that matches `ignored`. */
 import { runHostCommand } from "@vivarium/kit/host-command";
 
 export async function run(

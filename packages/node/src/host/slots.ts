@@ -1,7 +1,7 @@
 /**
- * Slots: one number per machine on this host, from which its uid, namespace and addresses follow. A slot is a file
- * made exclusively under /run, so that several services on one host never share one; it names the data directory
- * that owns it.
+ * Takes and frees slots. A slot is one number per machine on this host, from which its uid, namespace and addresses
+ * follow. It is a file made exclusively under /run, so that several services on one host never share one, and it names
+ * the owner: the data directory.
  */
 import { existsSync } from "node:fs";
 import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -37,7 +37,7 @@ export function slotOf(number: number): Slot {
   };
 }
 
-/** The file contains its owner before it gets its name, so that a crash in between leaves no slot without an owner. */
+/** Takes a free slot. Its file has the owner's name as content before it appears, so that no slot is without an owner. */
 export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   await mkdir(SLOTS_DIR, { recursive: true, mode: 0o700 });
   const unnamed = path.join(SLOTS_DIR, `.${process.pid}-${randomId(8)}`);
@@ -57,7 +57,7 @@ export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
 }
 
-/** Removes the files of a process of this owner that was killed while it took a slot. None may be taking one now. */
+/** Removes temporary files of processes of this owner that were killed in `takeSlot`. None may be in it now. */
 export async function removeUnnamedSlots(owner: string): Promise<void> {
   for (const name of (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => name.startsWith("."))) {
     const file = path.join(SLOTS_DIR, name);

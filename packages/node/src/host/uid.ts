@@ -1,4 +1,4 @@
-/** Ends every process under a slot's uid, which no other machine shares. A safety net for a pid that was lost. */
+/** Ends every process under a slot's uid, which no other machine shares, in case that QEMU's pid was lost. */
 import { readdir, readFile } from "node:fs/promises";
 import { identify, killAndWait } from "@vivarium/kit/process-identity";
 

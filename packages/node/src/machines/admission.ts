@@ -1,19 +1,20 @@
+/** Decides whether the host has capacity for one more machine, and whether a warm machine is used for it. */
 import { freemem } from "node:os";
 import { MIB } from "@vivarium/kit/sizes";
 import { NodeError } from "../node-error.ts";
 
-/** Stays free when machines are admitted, for everything else on the host. */
+/** Memory that admission leaves free for everything else on the host. */
 const RESERVE_BYTES = 512 * MIB;
-/** Memory that a start takes. Machines that are starting have not taken theirs yet. */
+/** Memory counted for each machine that is starting, which has not allocated its own yet. */
 const PER_START_BYTES = 128 * MIB;
 
-/** Memory in use by machines that no session needs yet. */
+/** Warm machines, which can be ended to free their memory. */
 interface Spare {
-  /** False if there is nothing to give up. */
+  /** Ends one of them. False if none is left. */
   giveUpOne(): Promise<boolean>;
 }
 
-/** Why one more machine is too many, or undefined. The machine that asks is counted in `machines`. */
+/** Why one more machine is too many, or undefined. `machines` includes the one that is to start. */
 export function excess(machines: number, maxMachines: number): string | undefined {
   return machines > maxMachines ? `this node runs its maximum of ${maxMachines} machines` : undefined;
 }
@@ -37,8 +38,8 @@ export async function readyOrLoaded<M>({ ready, lack, load }: Ways<M>): Promise<
 }
 
 /**
- * Why the host has no memory for one more machine, or undefined. The machine that asks is counted in `starting`. Warm
- * machines are ended one by one until there is enough. `free`: bytes of memory available without swapping.
+ * Ends warm machines one by one until there is memory for one more machine. Returns why there is none, or undefined.
+ * `starting` includes the machine that is to start. `free`: bytes of memory available without swapping.
  */
 export async function freeMemory(
   starting: () => number,

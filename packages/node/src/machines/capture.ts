@@ -1,6 +1,6 @@
 /**
- * Captures a machine: freeze the user's processes, stop the guest, copy device state, changed pages and disk as of
- * that instant, then sync and publish. If a step fails before the snapshot is durable, the guest continues unharmed.
+ * Captures a machine into a snapshot: freeze the user's processes, stop the guest, copy device state, changed pages and
+ * disk as of that instant, then sync and publish. If a step fails before the snapshot is durable, the guest continues.
  */
 import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -26,14 +26,15 @@ import {
 } from "../snapshots/manifest.ts";
 import { PageSums } from "../snapshots/page-sums.ts";
 import type { MachineDeps } from "./deps.ts";
-import { thawAndContinue } from "./guest-state.ts";
+import { thawAndContinue } from "./handshake.ts";
 import type { Machine } from "./machine.ts";
 
-/** Device state of a microvm is some tens of KiB. A QEMU that writes much more has been taken over. */
+/** Largest accepted device state: a microvm's has tens of KiB, and a QEMU that writes much more was taken over. */
 const STATE_LIMIT_BYTES = 64 * MIB;
-/** Device state, tables and manifest of a guest that changed no page. */
+/** Disk space for device state, tables and manifest of a guest that changed no page. */
 const LEAST_BYTES = 4 * MIB;
 const THAW_WITHIN_MS = 5_000;
+/** Files that the snapshot shares with its parent. */
 const SHARED = ["layer.qcow2", "base.raw"] as const;
 
 export interface CaptureInput {
@@ -43,13 +44,13 @@ export interface CaptureInput {
   parent: Loadable;
   target: string;
   spec: NonNullable<Manifest["spec"]>;
-  /** Writes to the journal that this capture will stop the machine. Durable before the instant that is captured. */
+  /** For a hold, writes to the journal that the machine stays stopped after this capture; durable before the stop. */
   announce: () => Promise<void>;
   /** The guest stays stopped and frozen once the snapshot is durable. */
   hold: boolean;
 }
 
-/** In ms; filled as the stages end. */
+/** Milliseconds of the stages before the publication. */
 type Stages = Omit<CaptureTimings, "publish">;
 
 type CaptureDeps = Pick<MachineDeps, "gate" | "sums">;
@@ -58,8 +59,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
   const { machine, target } = input;
   let isStill = false;
   try {
-    // The size is known only once the guest is stopped. If not even the smallest snapshot fits, the guest is not
-    // stopped.
+    // Avoids stopping a guest whose smallest possible snapshot does not fit. The size is known only once it is stopped.
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
@@ -87,8 +87,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     }
   } catch (error) {
     await removeFolder(target);
-    // Waited for, so that the next capture does not meet a thaw in progress. A machine that does not answer delays
-    // the error by a few seconds at most.
+    // Awaited so that the next capture does not meet a thaw in progress, but only for a few seconds.
     if (isStill && machine.isRunning)
       await endsWithin(
         THAW_WITHIN_MS,
@@ -99,8 +98,8 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
 }
 
 /**
- * False if the guest broke its agent or hangs the freezer. Such a guest can be paused all the same: its processes
- * stop with the machine. But nothing is started from a snapshot whose processes were not frozen.
+ * Freezes the user's processes. False if the guest broke its agent or hangs the freezer. Such a guest can be held all
+ * the same: its processes stop with the machine. But its snapshot only continues as this machine, never as another.
  */
 async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
   try {
@@ -114,7 +113,7 @@ async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
   }
 }
 
-/** The work that does not need a stopped guest. Returns the parent's table of page sums. */
+/** Does the work that needs no stopped guest. Returns the parent's page sums as the snapshot's initial ones. */
 async function makeTarget({ machine, machineDir, parent, target }: CaptureInput): Promise<PageSums> {
   await makeUnpublished(target);
   for (const name of SHARED) await shareFile(path.join(parent.dir, name), path.join(target, name));
@@ -145,8 +144,7 @@ async function takeInstant(
   const state = machine.qmp
     .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
     .then(() => watch());
-  // Awaited only after the other work. Until then a rejection, such as the machine's end, must not count as
-  // unhandled.
+  // Awaited only after the other work; until then a rejection, such as at the machine's end, is not unhandled.
   state.catch(() => {});
   const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });
   const mappings = mappingsOf(machine.process.pid, memoryFile);
@@ -171,7 +169,7 @@ async function takeInstant(
   }
 }
 
-/** QEMU wrote this file and is not trusted: it must be a plain file of bounded size. */
+/** Copies the device state into the snapshot. QEMU is not trusted, so the size of the file that it wrote is checked. */
 async function keepState(machineDir: string, target: string): Promise<void> {
   const file = stateFile(machineDir);
   const { size } = await stat(file);
@@ -180,9 +178,7 @@ async function keepState(machineDir: string, target: string): Promise<void> {
   await rm(file);
 }
 
-/**
- * The daemon created the file, so it owns it already. A file is described once it is on disk: until then it may grow.
- */
+/** Makes a file read-only, syncs it and describes it. Described last, because its blocks may grow until it is on disk. */
 async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
   const file = path.join(target, name);
   await chmod(file, 0o444);

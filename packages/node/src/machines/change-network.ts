@@ -1,7 +1,7 @@
 import type { NetworkSpec } from "@vivarium/contract/node";
 import type { MachineDeps } from "./deps.ts";
 
-/** Waits for a start in progress. A stopped machine gets the network before it continues. */
+/** Changes a machine's network policy. Waits for a start in progress; a held machine gets it before it continues. */
 export async function changeNetwork(
   { table, network }: Pick<MachineDeps, "table" | "network">,
   id: string,

@@ -1,12 +1,13 @@
 import type { MachineDeps } from "./deps.ts";
-import { markRunning, resumeAs } from "./guest-state.ts";
+import { resumeAs } from "./handshake.ts";
+import { markRunning } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
 type ContinueDeps = Pick<MachineDeps, "config" | "table" | "log">;
 
 /**
- * Continues a stopped machine under its own identity, but reseeded: its saved state may have become another machine
- * meanwhile. Its guest passed the handshake before it was stopped, so it is not found unfit here.
+ * Continues a held machine under its own identity, but reseeded: its saved state may have become another machine
+ * meanwhile. Its guest passed the handshake before it was stopped, so a failure here does not make it `guest_unfit`.
  */
 export async function continueMachine(deps: ContinueDeps, id: string): Promise<Machine> {
   const machine = deps.table.get(id);
@@ -17,7 +18,7 @@ export async function continueMachine(deps: ContinueDeps, id: string): Promise<M
       await machine.qmp.execute("stop").catch(() => {});
       throw error;
     });
-    // Last: until then a restarted daemon finds the machine stopped, and continuing it again does no harm.
+    // Last, because a daemon that restarts before this finds the machine held, and continuing it again does no harm.
     await markRunning(deps.config, machine);
     deps.log.info({ machine: id }, "machine continued");
     return machine;

@@ -1,13 +1,14 @@
 /** Demand for each kind of machine, how many are worth having, and whether the host can make one now. Pure. */
 
-/** The weight of a request halves every twenty seconds or so. */
+/** Time constant of the decay of a request's weight: it halves in about 20 s. */
 const FADES_MS = 30_000;
-/** Requests are not evenly spaced: the number that comes while a machine is made varies around the mean. */
+/** Safety factor on the mean number of requests that come while a machine is made: the actual number varies. */
 const FACTOR = 3;
-/** Without a request for this long, no start competes for the processor. */
+/** Time without a request after which no start competes for the processor. */
 const QUIET_MS = 1_500;
-/** Bounds of the idle processors that making a machine requires. */
+/** Bounds of the number of idle processors that making a machine requires. */
 const CORES_TO_MAKE = { most: 0.5, least: 0.1 };
+/** Most machines that are made at once. */
 const MOST_AT_ONCE = 4;
 
 export interface Demand {
@@ -19,6 +20,7 @@ export interface Demand {
 
 export const NO_DEMAND: Demand = { weight: 0, at: 0 };
 
+/** Adds a request to the demand. */
 export function wantedOnceMore(demand: Demand, now: number): Demand {
   return { weight: weightAt(demand, now) + 1, at: now };
 }
@@ -31,36 +33,37 @@ export function rateOf(demand: Demand, now: number): number {
 const weightAt = ({ weight, at }: Demand, now: number) =>
   weight * Math.exp(-Math.max(0, now - at) / FADES_MS);
 
-/** A source of warm machines. */
+/** A source of warm machines, and their number. */
 export interface Kind {
   key: string;
-  /** Every session may start from a baseline. Otherwise this is a state that one tenant saved. */
+  /** Whether the source is a baseline, from which every session may start, or a state that one tenant saved. */
   isBaseline: boolean;
   /** Requests per second. */
   rate: number;
-  /** Time to make one. */
+  /** Time to make one machine. */
   makeMs: number;
-  /** Memory that one may come to use. */
+  /** Memory that one machine may come to use. */
   bytes: number;
-  /** Ready, or being made. */
+  /** Machines that are ready or being made. */
   there: number;
 }
 
 interface Bounds {
-  /** Per kind, however seldom it is wanted. */
+  /** Fewest machines per kind, however seldom it is wanted. */
   least: number;
-  /** Per kind, however often it is wanted. */
+  /** Most machines per kind, however often it is wanted. */
   most: number;
   /** Memory for machines that do not exist yet. */
   freeBytes: number;
-  /** All kinds together. */
+  /** Most machines of all kinds together. */
   machines: number;
 }
 
 /**
- * The keys of all machines worth having, the most valuable first. Each baseline gets one machine first, so that one
- * tenant's saved states keep nobody else from a first machine. Each saved state gets one next, then every kind its
- * second, and so on. Within a round the most wanted kind comes first. A machine that exists needs no memory.
+ * The keys of all machines worth having, one per machine, the most valuable first. Each baseline gets one machine
+ * first, so that a tenant's saved states deprive no one else of a first machine; then each saved state gets one, then
+ * every kind its second, and so on. Within a round the most wanted kind comes first. A machine that exists needs no
+ * memory.
  */
 export function worthHaving(kinds: readonly Kind[], bounds: Bounds): string[] {
   const wanted = kinds.map((kind) => ({ ...kind, count: countOf(kind, bounds) }));
@@ -79,7 +82,7 @@ export function worthHaving(kinds: readonly Kind[], bounds: Bounds): string[] {
   return keys;
 }
 
-/** The first machine worth having that does not exist. */
+/** The kind of the first machine worth having that does not exist. */
 export function lackOf(kinds: readonly Kind[], worth: readonly string[]): Kind | undefined {
   const left = new Map(kinds.map(({ key, there }) => [key, there]));
   const key = worth.find((one) => {
@@ -90,14 +93,14 @@ export function lackOf(kinds: readonly Kind[], worth: readonly string[]): Kind |
   return kinds.find((kind) => kind.key === key);
 }
 
-/** The number wanted while one is made, plus a margin for chance. */
+/** The number of machines worth having: the requests that come while one is made, times a safety factor. */
 function countOf({ rate, makeMs }: Kind, { least, most }: Bounds): number {
   return Math.min(most, Math.max(least, Math.ceil((rate * makeMs * FACTOR) / 1_000)));
 }
 
 interface Processor {
   cores: number;
-  /** Processors that were idle lately. */
+  /** Number of processors that were idle lately. */
   idle: number;
 }
 
@@ -105,13 +108,13 @@ interface Work {
   /** Time since the last request for a machine. */
   quietMs: number;
   making: number;
-  /** Demand and time of the machine to make next. */
+  /** The kind to make next. */
   next: Pick<Kind, "rate" | "makeMs">;
 }
 
 /**
- * Whether to make one more machine. A kind that is wanted often, or takes long to make, needs more of a processor
- * idle. Without starts, one at a time is made however busy the host is.
+ * Whether to make one more machine now. The more often its kind is wanted and the longer it takes to make, the more
+ * of a processor must be idle. While there are no starts, one at a time is made however busy the host is.
  */
 export function mayMake({ cores, idle }: Processor, { quietMs, making, next }: Work): boolean {
   if (making >= Math.min(MOST_AT_ONCE, Math.max(1, Math.floor(cores / 2)))) return false;

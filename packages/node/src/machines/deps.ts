@@ -1,4 +1,4 @@
-/** The parts of the daemon that use cases of machines work with. A use case names those that it needs. */
+/** The parts of the daemon that operations on machines use. Each operation names those that it needs. */
 import type { Log } from "@vivarium/kit/log";
 import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";

@@ -8,12 +8,12 @@ interface Wanted {
 
 /** A source is hot for this long after its last request. */
 export const HOT_MS = 15 * 60_000;
-/** A saved state that was started from once, such as that of a fork, may never be started from again. */
+/** Starts that make a saved state hot: one that was started from once, such as a fork's, may never be used again. */
 const TIMES_OF_HOT_STATES = 2;
-/** All tenants' saved states share these, so that a tenant who saves many displaces others only briefly. */
+/** Most hot saved states of all tenants. The last wanted ones count, so no tenant displaces others for long. */
 export const MOST_SAVED_STATES = 8;
 
-/** Baselines first, then the saved states that were wanted last. */
+/** The hot sources: baselines first, then the saved states that were wanted last. `isOurs`: a baseline. */
 export function hotKeys(
   wanted: ReadonlyMap<string, Wanted>,
   isOurs: (key: string) => boolean,

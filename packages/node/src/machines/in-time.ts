@@ -1,8 +1,8 @@
 import { endsWithin } from "@vivarium/kit/clock";
 
 /**
- * Runs work that has a slower fallback. Both write the same journal entry, so late work is aborted, given up and
- * waited for: none of it runs on once this has thrown. `giveUp` makes the work fail soon.
+ * Runs work with a time limit, for a caller that has a slower fallback. Late work is aborted, made to fail by `giveUp`
+ * and awaited before this throws, because the fallback writes the same journal entry.
  */
 export async function inTime<T>(
   limitMs: number,

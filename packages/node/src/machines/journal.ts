@@ -1,12 +1,15 @@
 /**
- * The node's journal: one file per machine. It is written and synced before the first side effect of a start, and
- * withdrawn by a stop before the slot is freed. Anything on this host without a journal entry is an orphan.
+ * Reads and writes the node's journal, which has one file per machine. An entry is synced before the first side
+ * effect of a start, and withdrawn by a stop before the slot is freed. Anything on this host without an entry is an
+ * orphan.
  */
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
 import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
 import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
+import type { NodeConfig } from "../config.ts";
+import type { Machine } from "./machine.ts";
 
 export const JournalEntry = z.object({
   machine_id: MachineId,
@@ -15,7 +18,7 @@ export const JournalEntry = z.object({
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string(), bootId: z.string().optional() }).optional(),
   timings: StartTimings.optional(),
-  /** The capture in progress after which the machine stays stopped, provided that its snapshot is complete. */
+  /** Snapshot of a capture in progress: if it is complete after a crash, the machine stays stopped. */
   holding_for: SnapshotId.optional(),
 });
 export type JournalEntry = z.infer<typeof JournalEntry>;
@@ -24,7 +27,7 @@ const FILE = "machine.json";
 
 export const machinesDir = (dataDir: string) => path.join(dataDir, "pool/m");
 export const machineDir = (dataDir: string, machineId: string) => path.join(machinesDir(dataDir), machineId);
-/** The snapshot that the machine was loaded from, linked, so that its files live as long as the machine. */
+/** Folder with links to the snapshot that the machine was loaded from, so that its files live as long as the machine. */
 export const parentDir = (dataDir: string, machineId: string) =>
   path.join(machineDir(dataDir, machineId), "parent");
 
@@ -34,7 +37,23 @@ export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<
   await writeDurably(path.join(dir, FILE), JSON.stringify(entry), 0o600);
 }
 
-/** From here on the folder is an orphan, and names no slot that another machine may get next. */
+export const markHeld = (config: NodeConfig, machine: Machine) =>
+  updateEntry(config, machine, { state: "held", holding_for: undefined });
+
+export const markRunning = (config: NodeConfig, machine: Machine) =>
+  updateEntry(config, machine, { state: "running", holding_for: undefined });
+
+export async function updateEntry(
+  { dataDir }: NodeConfig,
+  machine: Machine,
+  change: Partial<JournalEntry>,
+): Promise<void> {
+  const entry = { ...machine.entry, ...change };
+  await writeEntry(dataDir, entry);
+  machine.entry = entry;
+}
+
+/** Removes the entry from the machine's folder, which names no slot any more and is an orphan from then on. */
 export async function withdrawEntry(dataDir: string, machineId: string): Promise<void> {
   const dir = machineDir(dataDir, machineId);
   await rm(path.join(dir, FILE), { force: true });

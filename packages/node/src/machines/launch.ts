@@ -1,4 +1,4 @@
-/** A machine's files and its QEMU process, up to loading the device state. The guest does not run yet. */
+/** Prepares a machine's files, starts its QEMU and loads the device state. The guest does not run yet. */
 import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { GIB } from "@vivarium/kit/sizes";
@@ -15,8 +15,8 @@ import type { MachineDeps } from "./deps.ts";
 const QMP_LIMIT_MS = 15_000;
 
 /**
- * The parent's files, linked so that they live as long as the machine, and the machine's own disk: a clone of the
- * parent's. Backing files are named on the command line, not in the disk's header.
+ * Links the parent's files, so that they live as long as the machine, and clones its disk for the machine. The disk's
+ * backing files are named on QEMU's command line, not in its header.
  */
 export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): Promise<Loadable> {
   const own = path.join(dir, "parent");
@@ -45,10 +45,10 @@ interface Launch {
 export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
   const { dir, parent, isVerified } = input;
   const verified = isVerified ? Promise.resolve() : deps.verifications.verify(parent);
-  // Awaited only after QEMU has started. Until then a rejection must not count as unhandled.
+  // Awaited only after QEMU has started; until then a rejection is not unhandled.
   verified.catch(() => {});
   const qemu = await start(deps, undo, input).catch(async (error) => {
-    // If QEMU did not take the files, damage in them is the best explanation.
+    // If QEMU did not start, damage in the files is the better explanation.
     await verified;
     throw error;
   });
@@ -58,7 +58,7 @@ export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): 
   return qemu;
 }
 
-/** Once QEMU has made its sockets it may not replace them: a later connection reaches the socket that it made now. */
+/** Makes the folder of QEMU's sockets read-only to it, so that a later connection reaches the socket that it made now. */
 async function sealRunDir(dir: string): Promise<void> {
   await chown(path.join(dir, "run"), 0, 0);
   await chmod(path.join(dir, "run"), 0o711);

@@ -1,4 +1,4 @@
-/** One machine: its process, its monitor, its agent. The monitor reports QEMU's end. */
+/** A running or held machine with its QEMU process, its monitor, which reports QEMU's end, and its agent. */
 import type { MachineStatus } from "@vivarium/contract/node";
 import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { SerialQueue } from "@vivarium/kit/serial-queue";
@@ -17,9 +17,9 @@ export class Machine {
   endReason: string | undefined;
   /** Set while the guest is stopped because the pool was full when it wrote. */
   isOutOfSpace = false;
-  /** Set while an agent that did not thaw its guest is asked again. */
+  /** Set while the thaw of the guest's processes is repeated, because the agent did not answer. */
   isThawing = false;
-  /** Captures and continues of this machine, one at a time. */
+  /** Runs captures, continues and thaws of this machine one at a time. */
   readonly queue = new SerialQueue();
   #entry: JournalEntry;
   #shutdownReason: unknown;
@@ -37,12 +37,12 @@ export class Machine {
     });
   }
 
-  /** As last written to the journal. */
+  /** The journal entry as last written, or as intended if it could not be written. */
   get entry(): JournalEntry {
     return this.#entry;
   }
 
-  /** Stopping a machine breaks off all requests to its guest. */
+  /** A machine that becomes held breaks off all requests to its guest. */
   set entry(entry: JournalEntry) {
     this.#entry = entry;
     if (this.isHeld) this.agent.breakOff();
@@ -52,7 +52,7 @@ export class Machine {
     return this.entry.spec;
   }
 
-  /** The guest is stopped: loaded or captured, and not continued. */
+  /** Whether the guest is stopped: loaded or captured, and not continued since. */
   get isHeld(): boolean {
     return this.entry.state === "held";
   }
@@ -70,7 +70,7 @@ export class Machine {
     return this.endReason === undefined && isAlive(this.process);
   }
 
-  /** Powered off, restarted or crashed from inside, as far as QEMU has reported. */
+  /** Whether QEMU reported that the guest powered off, restarted or crashed. */
   get wasEndedByGuest(): boolean {
     return String(this.#shutdownReason).startsWith("guest-");
   }
@@ -88,7 +88,7 @@ export class Machine {
 }
 
 const CRASHED = "its kernel crashed or was restarted from inside";
-/** By the reason that QEMU gave. It gives none if it was killed. */
+/** Reason of an end by the reason that QEMU reported; a killed QEMU reports none. */
 const END_REASONS = new Map<unknown, string>([
   ["guest-shutdown", "it was powered off from inside"],
   ["guest-reset", CRASHED],

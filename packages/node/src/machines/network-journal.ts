@@ -1,7 +1,7 @@
 /**
- * Changes of a machine's network since its start, beside its journal entry. They have a file of their own, so that
- * changes of network and captures do not wait for each other. Pins serve a daemon that restarts under running
- * machines. They need not survive a reboot, so they are not synced, and an unreadable file counts as empty.
+ * Stores a machine's network policy, if it changed since the start, and its pins beside its journal entry. They have
+ * files of their own, so that changes of network and captures do not wait for each other. Pins are for a daemon that
+ * restarts under running machines: they are not synced, and an unreadable file counts as empty.
  */
 import { readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";

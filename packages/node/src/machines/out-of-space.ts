@@ -1,7 +1,7 @@
 import { sleep } from "@vivarium/kit/clock";
 import type { MachineDeps } from "./deps.ts";
 
-const LOOK_MS = 2_000;
+const CHECK_MS = 2_000;
 
 /** Continues machines that QEMU stopped because a write found the pool full, once there is space. */
 export async function continueWhenSpaceIsFree(
@@ -9,7 +9,7 @@ export async function continueWhenSpaceIsFree(
   until: AbortSignal,
 ): Promise<void> {
   while (!until.aborted) {
-    await sleep(LOOK_MS, until);
+    await sleep(CHECK_MS, until);
     const waiting = [...deps.table.running.values()].filter((machine) => machine.isOutOfSpace);
     if (waiting.length === 0 || !(await deps.gate.hasSpace())) continue;
     for (const machine of waiting) {

@@ -1,6 +1,6 @@
 /**
- * Runs when the daemon starts: adopts machines that still run, undoes interrupted starts and captures, lists machines
- * that died as ended, and removes slots, namespaces and folders without an owner.
+ * At the daemon's start, adopts running machines, settles interrupted work and removes leftovers: interrupted starts
+ * are undone, dead machines listed as ended, and slots, namespaces and folders without an owner removed.
  */
 import { rm } from "node:fs/promises";
 import path from "node:path";
@@ -11,13 +11,13 @@ import { orphanedSlots, removeUnnamedSlots, slotsOf } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import type { MachineDeps } from "./deps.ts";
-import { markHeld, markRunning, thawAndContinue } from "./guest-state.ts";
-import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
+import { thawAndContinue } from "./handshake.ts";
+import { type JournalEntry, machineDir, markHeld, markRunning, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { readNetwork, readPins } from "./network-journal.ts";
 import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
 
-/** A busy host makes a monitor slow, so only a process that is gone is given up. */
+/** Time limit of the connection to a monitor: long, because a busy host makes it slow. */
 const QMP_LIMIT_MS = 30_000;
 
 type ReconcileDeps = StopDeps & Pick<MachineDeps, "snapshots" | "network">;
@@ -37,14 +37,14 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
       if (machineId !== entry.machine_id) return await undo({ ...entry, machine_id: machineId });
       if (entry.state === "starting") return await undo(entry);
       if (await adoptOrEnd(deps, entry)) return;
-      // Its entry would free the slot a second time when control deletes the machine.
+      // The entry would free the slot a second time when control deletes the machine.
       if (!slots.has(entry.slot)) await cleanWithoutSlot(deps, entry);
     }),
   );
   await removeUnownedSlots(deps);
 }
 
-/** Returns whether the machine runs. One that does not is listed as ended until control deletes it. */
+/** Adopts a machine that runs, and lists any other as ended until control deletes it. Returns whether it runs. */
 async function adoptOrEnd(deps: ReconcileDeps, entry: JournalEntry): Promise<boolean> {
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
@@ -73,7 +73,7 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
     qmp,
     agent: new AgentClient(path.join(dir, "run/agent.sock")),
   });
-  // Before the guest continues.
+  // The network is in force before the guest continues.
   const kept = await readNetwork(deps.config.dataDir, machine.id);
   const started = entry.spec.network ?? OPEN_NETWORK;
   const pins = await readPins(deps.config.dataDir, machine.id);
@@ -83,7 +83,7 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
   return machine;
 }
 
-/** The daemon may have died during a capture. The snapshot's manifest shows whether it was complete. */
+/** Ends a capture during which the daemon may have died. The snapshot's manifest shows whether it was complete. */
 async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<void> {
   const { holding_for: wanted } = machine.entry;
   // An unreadable snapshot counts as incomplete: then the machine has the only copy of its state.
@@ -99,7 +99,7 @@ async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<voi
   await markRunning(deps.config, machine).catch((err) => keepInMemory(deps, machine, "running", err));
 }
 
-/** A journal that cannot be written, on a full disk say, must not cost the machine. The next start decides again. */
+/** A machine survives a journal that cannot be written, such as on a full disk. The next start decides again. */
 function keepInMemory(deps: ReconcileDeps, machine: Machine, state: "held" | "running", err: unknown): void {
   deps.log.error({ machine: machine.id, err }, "the journal could not be written");
   machine.entry = { ...machine.entry, state };

@@ -1,4 +1,4 @@
-/** `PUT /v1/snapshots/{id}`: makes a snapshot of a machine, or a second name for an existing snapshot. */
+/** Makes a snapshot of a machine, or one that shares the files of an existing snapshot (`PUT /v1/snapshots/{id}`). */
 import path from "node:path";
 import type { SnapshotSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -14,8 +14,7 @@ import {
 } from "../snapshots/manifest.ts";
 import { capture } from "./capture.ts";
 import type { MachineDeps } from "./deps.ts";
-import { markHeld, markRunning, writeChange } from "./guest-state.ts";
-import { machineDir, parentDir } from "./journal.ts";
+import { machineDir, markHeld, markRunning, parentDir, updateEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
 export type SaveDeps = Pick<MachineDeps, "config" | "qemu" | "sums" | "snapshots" | "table" | "gate" | "log">;
@@ -41,7 +40,7 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
     const machine = deps.table.get(spec.machine_id);
     return await machine.queue.run(() => captureMachine(deps, id, spec, machine));
   } catch (error) {
-    // If the machine has ended or was deleted, that is why the capture failed: report it in place of the error.
+    // Throws if the machine has ended or was deleted, which explains the failure better than the error does.
     const machine = "machine_id" in spec ? deps.table.get(spec.machine_id) : undefined;
     if (machine?.isOutOfSpace) throw outOfSpace(error);
     if (error instanceof NodeError) throw error;
@@ -53,7 +52,7 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
   }
 }
 
-/** A guest that QEMU stopped because the pool is full cannot freeze its processes either. */
+/** Refusal for a guest that QEMU stopped because the pool is full: it cannot freeze its processes. */
 const outOfSpace = (cause?: unknown) =>
   new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
 
@@ -80,7 +79,7 @@ async function captureMachine(
     spec,
     announce: async () => {
       // Lets a restarted daemon keep the machine stopped if the snapshot is whole: later work would be lost.
-      if (hold) await writeChange(config, machine, { holding_for: id });
+      if (hold) await updateEntry(config, machine, { holding_for: id });
       crashPoint("capture.journal");
     },
     hold,
@@ -96,13 +95,13 @@ async function captureMachine(
   return made;
 }
 
-/** The disk may be full. The snapshot is whole and the journal has the intended hold, so the machine counts as held. */
+/** Used when the journal cannot be written, such as on a full disk. It names the intended hold, which a restart finds. */
 function holdInMemory(deps: SaveDeps, machine: Machine, err: unknown): void {
   deps.log.warn({ machine: machine.id, err }, "the journal of a held machine could not be written");
   machine.entry = { ...machine.entry, state: "held" };
 }
 
-/** All files are immutable, so the copy shares them. They are verified, so that damage is not copied. */
+/** Makes a snapshot that shares all files of another: they are immutable. Verifies them, so that damage is not copied. */
 async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
   if (source.manifest.unfrozen)

@@ -1,7 +1,7 @@
 /**
  * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load,
- * continue, handshake. If the machine is to be held, the guest is stopped after that, so it has proven that it can
- * continue. Each acquisition pushes its release; a failure at any step leaves nothing behind.
+ * continue, handshake. A machine that is to be held is stopped after that, and has proven that it can continue. Each
+ * acquisition pushes its release; a failure at any step leaves nothing behind.
  */
 import { rename } from "node:fs/promises";
 import path from "node:path";
@@ -19,21 +19,21 @@ import { baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
 import type { MachineDeps } from "./deps.ts";
-import { handshake } from "./guest-state.ts";
+import { handshake } from "./handshake.ts";
 import { inTime } from "./in-time.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
 import type { WarmMachine } from "./warm-machine.ts";
 
-/** A warm machine needs some milliseconds. One that needs this long is stuck. */
+/** Time limit of a start with a warm machine that has run; it usually needs some milliseconds. */
 const WARM_LIMIT_MS = 3_000;
-/** The gateway gets the machine before the guest runs. Usually it has confirmed long before the handshake. */
+/** How long a start waits for the gateway to confirm the machine, which it usually does before the handshake ends. */
 const GATEWAY_KNOWS_MS = 1_000;
-/** Disk that a machine is expected to write before the gate measures again. */
+/** Disk space that each start reserves until it ends. */
 export const DISK_PER_START_BYTES = 64 * MIB;
 
-/** Baselines of the current version were verified when the daemon started. */
+/** Files to load. `isVerified`: a baseline of the current version, verified when the daemon read it. */
 type Source = Loadable & { isVerified: boolean };
 
 /** Repeating the start returns the same machine, also while the first start is in progress. */
@@ -56,12 +56,12 @@ export async function startMachine(deps: MachineDeps, id: string, spec: StartSpe
   return done;
 }
 
-/** The network is left out: it may have changed since the start. */
+/** Compares specs without their network, which may have changed since the start. */
 function isSameMachine(one: StartSpec, other: StartSpec): boolean {
   return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
 }
 
-/** A repeated start may carry a newer network. */
+/** Applies the newer network policy that a repeated start may carry. */
 async function catchUp({ network }: MachineDeps, id: string, { network: wanted }: StartSpec): Promise<void> {
   const { machine } = network.networks.all().find((one) => one.machine?.machineId === id) ?? {};
   if (wanted && machine && wanted.generation > machine.spec.generation)
@@ -138,12 +138,12 @@ interface WarmStart {
   spec: StartSpec;
 }
 
-/** A session's own state is loaded once, so no warm machine has it. */
+/** Whether a warm machine may be used: a session's own state is loaded once, so there is none of it. */
 const isNew = ({ resume, hold }: StartSpec) => !resume && !hold;
 
 /**
- * Uses a preloaded machine, which is in the same state as one loaded just now. Once it continues there is no fallback:
- * a guest that a tenant saved continues only once.
+ * Uses a machine that was loaded ahead and has not run. Only a failure before it continues falls back to loading: a
+ * guest that a tenant saved continues only once.
  */
 async function startPreloaded(
   deps: MachineDeps,
@@ -155,14 +155,14 @@ async function startPreloaded(
   return loaded && (await continueAndHandshake(deps, undo, loaded));
 }
 
-/** Uses a warm machine that has run. It must be live in time. */
+/** Uses a warm machine that has run. One that is not live within `WARM_LIMIT_MS` falls back to loading. */
 async function startWarmed(
   deps: MachineDeps,
   undo: UndoStack,
   call: WarmStart,
 ): Promise<Machine | undefined> {
   const { agent, process } = call.warm;
-  // Without its process and its agent, everything that the work waits for fails soon.
+  // Without the process and the agent, everything that the work waits for fails soon.
   const giveUp = async () => {
     agent.close();
     await killAndWait(process);
@@ -221,12 +221,12 @@ async function continueAndHandshake(
 
 interface Loaded {
   machine: Machine;
-  /** Its agent did not answer the freeze when the state was saved, so its processes were running. */
+  /** Whether its processes could not be frozen when the state was saved. */
   isUnfrozen: boolean;
   /** Milliseconds of the stages so far. */
   queue: number;
   disk: number;
-  /** Continues from there. */
+  /** The stopwatch of the later stages. */
   watch: () => number;
 }
 
@@ -245,7 +245,7 @@ async function load(
   await writeEntry(config.dataDir, entry);
   undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
-  // In force before the guest runs. Loading takes longer, so both run side by side.
+  // The network is in force before the guest runs. Loading takes longer, so both run concurrently.
   const assigned = deps.network.networks.assign(slot, id, network);
   assigned.catch(() => {});
   const queue = watch();
@@ -265,7 +265,7 @@ async function load(
   return { machine, isUnfrozen: source.manifest.unfrozen === true, queue, disk, watch };
 }
 
-/** Renames a machine of the pool. The folder comes first, so that after a crash everything has one owner. */
+/** Renames a warm machine to its session's. The folder comes first, so that after a crash everything has one owner. */
 async function nameWarm(
   deps: MachineDeps,
   undo: UndoStack,

@@ -51,7 +51,7 @@ export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> 
   await forget(deps, entry);
 }
 
-/** The same if the slot was freed already: another machine may have it now. */
+/** As `clean`, for an entry whose slot was freed already: another machine may have the slot now. */
 export async function cleanWithoutSlot(deps: StopDeps, entry: JournalEntry): Promise<void> {
   if (entry.process) await killAndWait(entry.process);
   await forget(deps, entry);

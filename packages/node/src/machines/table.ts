@@ -6,11 +6,11 @@ import type { Machine } from "./machine.ts";
 export class MachineTable {
   readonly running = new Map<string, Machine>();
   readonly starting = new Map<string, { spec: StartSpec; done: Promise<Machine> }>();
-  /** The reason of each end. */
+  /** The reasons of the ends, by machine. */
   readonly ended = new Map<string, string>();
   readonly stopping = new Map<string, Promise<void>>();
 
-  /** The machine. Throws, with the reason, if there is none. */
+  /** The running or held machine. Throws, with the reason, if there is none. */
   get(machineId: string): Machine {
     const machine = this.running.get(machineId);
     if (machine?.isRunning) return machine;
@@ -19,7 +19,7 @@ export class MachineTable {
     throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
   }
 
-  /** The machine. Throws if its guest does not run. */
+  /** The machine, unless it is held: then it throws `machine_held`. */
   getRunning(machineId: string): Machine {
     const machine = this.get(machineId);
     if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");

@@ -1,4 +1,4 @@
-/** One warm machine: loaded ahead, up to the point where it needs a session. */
+/** Makes and checks a warm machine, which is loaded ahead, up to the point where it needs a session. */
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import type { ProcessIdentity } from "@vivarium/kit/process-identity";
@@ -10,19 +10,20 @@ import type { Slot } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { MachineDeps } from "./deps.ts";
-import { resumeAs } from "./guest-state.ts";
+import { resumeAs } from "./handshake.ts";
 import { machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 
+/** Disk space that is reserved while a machine is made. */
 const DISK_BYTES = 64 * MIB;
 const COMMAND_LIMIT_MS = 20_000;
 
-/** Run once in a machine from a baseline, so that the code of common first commands is translated and in memory. */
+/** Commands run in a machine from a baseline, so that the code of common first commands is translated and in memory. */
 const WARM_UP = [["true"], ["sh", "-c", "true"], ["python3", "-c", "print(1)"], ["true"]];
 
 /**
- * The source of a warm machine. The guest of a baseline may run ahead. A guest that a tenant saved runs only under
- * that tenant's network rules, so it is loaded and executes no instruction.
+ * The source of a warm machine: a baseline (`isOurs`), whose guest may run ahead, or a state that a tenant saved. That
+ * guest runs only under the tenant's network rules, so it is loaded and executes no instruction.
  */
 export interface WarmSource extends Loadable {
   isVerified: boolean;
@@ -30,7 +31,7 @@ export interface WarmSource extends Loadable {
 }
 
 export interface WarmMachine {
-  /** Name of its folder until it becomes a session's. */
+  /** Name of the machine's folder until it becomes a session's. */
   id: string;
   slot: Slot;
   process: ProcessIdentity;
@@ -73,7 +74,7 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
   }
 }
 
-/** Applies a placeholder identity: the machine's next step is to take on another one. */
+/** Continues the guest under a placeholder identity, runs the first commands, and stops it again. */
 async function warmUp(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
   assertGeneration(await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } }));
@@ -99,7 +100,7 @@ async function runAgain(warm: WarmMachine): Promise<void> {
   await freezeAndStop(warm);
 }
 
-/** Frozen, so that no user process runs between `cont` and the reseed. */
+/** Freezes the user's processes first, so that none runs between a later `cont` and the reseed. */
 async function freezeAndStop(warm: WarmMachine): Promise<void> {
   await warm.agent.command("/v1/freeze");
   await warm.qmp.execute("stop");

@@ -1,8 +1,8 @@
 /**
- * Warm machines: loaded and stopped ahead, so that a create only needs an identity and `cont`. Sources are the hot
- * baselines, whose machines have run first commands, and saved states that several new sessions started from lately.
- * `demand.ts` decides how many. They are made in the background while processor and memory are free, checked every
- * minute, and discarded if the check fails.
+ * Keeps warm machines, which are loaded and stopped ahead, so that a create only needs an identity and `cont`.
+ * Sources are the hot baselines, whose machines have run first commands, and saved states that several new sessions
+ * started from lately. `demand.ts` decides how many. They are made in the background while processor and memory are
+ * free, checked every minute, and discarded if the check fails.
  */
 import { freemem } from "node:os";
 import type { NodeInfo } from "@vivarium/contract/node";
@@ -16,20 +16,21 @@ import type { MachineTable } from "./table.ts";
 import { isUsable, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
 import { type Shelf, WarmStock } from "./warm-stock.ts";
 
-/** Memory that the pool leaves free, besides what its next machine may come to use. */
+/** Memory that the pool leaves free, besides that of the machines that it still wants to make. */
 const HEADROOM_BYTES = 2048 * MIB;
-/** With less, warm machines end before a start is refused for lack of memory. */
+/** Free memory below which warm machines are ended, before a start would be refused for lack of memory. */
 const PRESSURE_BYTES = 1024 * MIB;
-/** A session that takes a machine usually runs a command first. Making the next machine must not compete with it. */
+/** Delay before the next machine is made, so that it does not compete with the first command of a new session. */
 const SETTLE_MS = 200;
-/** How often to check the processor while machines are missing. */
-const LOOK_MS = 250;
-/** While none are missing: for memory pressure, and for baselines that set-up made meanwhile. */
+/** How often to check for an idle processor while machines are missing. */
+const LACKING_CHECK_MS = 250;
+/** How often to check while none are missing: for memory pressure, and for baselines that set-up made meanwhile. */
 const REST_MS = 5_000;
+/** How often the ready machines are checked. */
 const KEEP_ALIVE_MS = 60_000;
-/** Back-off after a failure, such as a full disk. */
+/** Back-off of a source after a failure, such as a full disk. */
 const RETRY_MS = 60_000;
-/** Assumed until one was made. */
+/** Time to make a machine, assumed until one of its source was made. */
 const FIRST_GUESS_MS = 1_500;
 
 export interface WarmPoolDeps extends WarmDeps, Pick<MachineDeps, "baselines" | "snapshots" | "log"> {
@@ -45,14 +46,14 @@ export class WarmPool {
   readonly #deps: Required<WarmPoolDeps>;
   /** Baselines that are wanted from the start, without a request. */
   readonly #hot: readonly string[];
-  /** By the folder that machines are loaded from: `base` and `base@<its current version>` share one. */
+  /** Ready machines by the folder that they are loaded from, which `base` and `base@<its current version>` share. */
   readonly #stock = new WarmStock<WarmMachine>((warm) => this.#discard(warm));
   readonly #processor = new Processor();
   /** Folders of which no machine could be made, and the end of their back-off. */
   readonly #restsUntil = new Map<string, number>();
-  /** By folder. */
+  /** Mean time to make a machine, by folder. */
   readonly #makeMs = new Map<string, number>();
-  /** By folder: the number worth having. */
+  /** Number of machines worth having, by folder. */
   #wanted = new Map<string, number>();
   readonly #making = new Set<Promise<void>>();
   #takenAt = 0;
@@ -63,7 +64,7 @@ export class WarmPool {
     this.#hot = hot;
   }
 
-  /** A machine loaded from this folder, which the caller owns from now on. Undefined if none is ready. */
+  /** Counts a request and returns a machine of this folder, now owned by the caller. Undefined if none is ready. */
   take(dir: string): WarmMachine | undefined {
     this.#takenAt = Date.now();
     const shelf = this.#stock.want(dir);
@@ -112,20 +113,20 @@ export class WarmPool {
   async run(until: AbortSignal): Promise<void> {
     let freshenedAt = Date.now();
     while (!until.aborted) {
-      const isWhole = await this.#look();
+      const isWhole = await this.#makeLacking();
       if (Date.now() - freshenedAt >= KEEP_ALIVE_MS) {
         freshenedAt = Date.now();
         await this.#freshen();
       }
-      await sleep(isWhole ? REST_MS : LOOK_MS, AbortSignal.any([until, this.#rest.signal]));
+      await sleep(isWhole ? REST_MS : LACKING_CHECK_MS, AbortSignal.any([until, this.#rest.signal]));
       this.#rest = new AbortController();
     }
     await Promise.all(this.#making);
     await this.#stock.endAll();
   }
 
-  /** Starts to make the first missing machine, if the host has capacity. False while machines are missing. */
-  async #look(): Promise<boolean> {
+  /** Starts to make the first missing machine if the host has capacity. Returns false while machines are missing. */
+  async #makeLacking(): Promise<boolean> {
     const { config, table, freeBytes } = this.#deps;
     const processor = this.#processor.look();
     for (const key of this.#hot) this.#keepHot(key);
@@ -135,7 +136,7 @@ export class WarmPool {
       least: config.warmMachines,
       most: config.maxWarmMachines,
       freeBytes: freeBytes() - HEADROOM_BYTES,
-      // One more, for the start that replaces a machine that ends.
+      // At least one, for a start that replaces a machine that ends.
       machines: Math.max(1, config.maxMachines - table.count),
     });
     this.#wanted = new Map(kinds.map(({ key }) => [key, worth.filter((one) => one === key).length]));
@@ -234,7 +235,7 @@ export class WarmPool {
     return saved && { ...saved, isVerified: false, isOurs: false };
   }
 
-  /** One after the other, so that a create in between finds the rest. Ends machines beyond the number worth having. */
+  /** Checks ready machines one by one, so that a create finds the others, and ends those that are not wanted. */
   async #freshen(): Promise<void> {
     for (const [dir, shelf] of [...this.#stock.shelves]) {
       const surplus = shelf.ready.length - (this.#wanted.get(dir) ?? 0);

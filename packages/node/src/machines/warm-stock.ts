@@ -1,20 +1,22 @@
-/** Ready machines by their source, and which of them is wanted least. */
+/** Ready warm machines by their source, and which of them is wanted least. */
 import { type Demand, NO_DEMAND, rateOf, wantedOnceMore } from "./demand.ts";
 
+/** The machines of one source. */
 export interface Shelf<M> {
   ready: M[];
-  /** How many are being made for it. */
+  /** Number of machines that are being made. */
   making: number;
+  /** Time of the last request, in milliseconds since 1970. */
   wantedAt: number;
-  /** Number of requests; requests at the same time count once. */
+  /** Number of requests; those within `SAME_TIME_MS` count once. */
   times: number;
-  /** Here each request counts. */
+  /** Rate of the requests; each one counts. */
   demand: Demand;
-  /** The manifest of the source, once it was read. */
+  /** Facts from the source's manifest; absent until it is read. */
   of?: { template: string; size: string; mem_mb: number };
 }
 
-/** Requests for the same source this close together, such as those of sixteen children, count once. */
+/** Interval within which requests for a source, such as those of sixteen forked children, count once in `times`. */
 const SAME_TIME_MS = 1_000;
 
 export class WarmStock<M> {
@@ -28,7 +30,7 @@ export class WarmStock<M> {
     this.#end = end;
   }
 
-  /** Counts a request. */
+  /** Counts a request for the source. */
   want(key: string, now = Date.now()): Shelf<M> {
     const before = this.shelves.get(key)?.wantedAt ?? Number.NEGATIVE_INFINITY;
     const shelf = this.keep(key, now);
@@ -37,7 +39,7 @@ export class WarmStock<M> {
     return shelf;
   }
 
-  /** Keeps a source hot without a request. */
+  /** Keeps the source hot without counting a request. */
   keep(key: string, now = Date.now()): Shelf<M> {
     const fresh: Shelf<M> = { ready: [], making: 0, wantedAt: now, times: 0, demand: NO_DEMAND };
     const shelf = this.shelves.get(key) ?? fresh;
@@ -59,7 +61,7 @@ export class WarmStock<M> {
     else await this.#end(machine);
   }
 
-  /** Takes the machine off its shelf while `use` runs. `use` returns whether it is still good. */
+  /** Takes the machine off its shelf while `use` runs, and ends it if `use` returns that it is not good any more. */
   async borrow(key: string, machine: M, use: (machine: M) => Promise<boolean>): Promise<void> {
     const shelf = this.shelves.get(key);
     const at = shelf?.ready.indexOf(machine) ?? -1;

@@ -1,6 +1,6 @@
 /**
- * Egress log lines until control fetches them. Every line has a number, and a lost line leaves a gap in the numbers.
- * So a reader that repeats a cursor gets the same lines and the same count of lost ones.
+ * Buffers egress log lines until control fetches them. Every line has a number, and a lost line leaves a gap in the
+ * numbers, so that a reader that repeats a cursor gets the same lines and the same count of lost ones.
  */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import type { NetworkReport } from "@vivarium/contract/node";
@@ -15,8 +15,9 @@ export class EgressLog {
   readonly #keptLines: number;
   #lines: { line: number; entry: EgressEntry }[] = [];
   #lastLine = 0;
-  /** Pages returned so far. `#active` maps a session to the page that reports it. */
+  /** Number of pages returned so far. */
   #page = 0;
+  /** Sessions whose previews were used, each with the number of the page that reports it. */
   readonly #active = new Map<string, number>();
 
   constructor(keptLines = KEPT_LINES) {
@@ -52,7 +53,7 @@ export class EgressLog {
     };
   }
 
-  /** Drops the oldest lines of the machines with the most, so that a flood of one machine costs the others no line. */
+  /** Drops the oldest lines of the machines with the most lines, so that one machine cannot crowd out the others. */
   #dropTooMany(): void {
     if (this.#lines.length <= this.#keptLines) return;
     const counts = new Map<string, number>();
@@ -74,7 +75,7 @@ export class EgressLog {
   }
 }
 
-/** The largest equal share that keeps the sum within the bound, when counts below the share are taken whole. */
+/** The largest cap on each count that keeps the sum of the counts within the bound. */
 function shareOf(counts: number[], bound: number): number {
   let left = bound;
   const rising = counts.toSorted((a, b) => a - b);

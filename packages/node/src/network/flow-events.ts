@@ -1,4 +1,4 @@
-/** Lines of `conntrack -E -o id`: flows of machines that went out by NAT. */
+/** Parses lines of `conntrack -E -o id` into egress log lines of flows that went out by NAT. */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 
 export type FlowEvent = NonNullable<ReturnType<typeof parseFlowEvent>>;

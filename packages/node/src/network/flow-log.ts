@@ -1,4 +1,4 @@
-/** Writes flows that went out by NAT into the egress log, each once, at its end. */
+/** Writes each flow that went out by NAT into the egress log, at its end. */
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import { countBytesOfFlows, watchFlows } from "../host/conntrack.ts";
@@ -7,8 +7,9 @@ import { type FlowEvent, flowEntry, parseFlowEvent } from "./flow-events.ts";
 import type { Networks } from "./networks.ts";
 
 const RESTART_MS = 5_000;
+/** Open flows that are remembered, with the time and machine of their beginning. */
 const MOST_OPEN = 200_000;
-/** As in the gateway: a machine that opens and closes many flows costs no other machine a line. */
+/** Log lines per machine and second, so that one machine cannot crowd out the lines of others. */
 const LINES_PER_SECOND = 200;
 
 type Began = Parameters<typeof flowEntry>[1];
@@ -19,11 +20,11 @@ export interface FlowLogDeps {
   say: Log;
 }
 
-/** Runs until the signal aborts. Without the tool the log lacks these lines; nothing else is affected. */
+/** Runs until the signal aborts. Without the tool `conntrack` the egress log lacks these lines, and no more. */
 export async function keepFlowLog(deps: FlowLogDeps, until: AbortSignal): Promise<void> {
   const open = new Map<string, Began>();
   const lineDeps = { ...deps, open, budget: new LineBudget() };
-  // conntrack does not report how many events were lost.
+  // conntrack does not report how many events were lost, so they count as one.
   const onLost = () => deps.log.add([], 1);
   let isKnown = false;
   while (!until.aborted) {
@@ -79,7 +80,7 @@ export function onLine(
   else log.add([], 1);
 }
 
-/** Undefined for a flow of no machine, and for one to the gateway, which logs its own flows. */
+/** Facts of a flow's beginning. Undefined for a flow of no machine, and for one to the gateway, which logs its own. */
 function beginningOf({ networks }: Pick<FlowLogDeps, "networks">, flow: FlowEvent): Began | undefined {
   const network = networks.all().find(({ slot }) => slot.machineAddress === flow.source);
   if (!network?.machine || flow.address === network.slot.hostAddress) return undefined;

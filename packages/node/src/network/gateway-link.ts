@@ -1,20 +1,20 @@
 /**
- * The node's end of the link to its gateway: the tables that it sent, and those that the gateway confirmed. Tables
- * are composed when they are sent, so that many changes at once are sent once.
+ * The node's end of the link to its gateway, with the versions of the tables that it sent and that the gateway
+ * confirmed. Tables are composed when they are sent, so that many changes at once are sent once.
  */
 import type { GatewayTables } from "@vivarium/contract/gateway";
 import { endsWithin } from "@vivarium/kit/clock";
 
-/** A connected gateway: a sink for lines. */
+/** The connection of a gateway, which takes lines. */
 export interface GatewayConnection {
-  /** False when it cannot take more now; `ready` is called once it can. */
+  /** False when it cannot take another line now; it calls `GatewayLink.ready` once it can. */
   send(line: string): boolean;
   close(): void;
 }
 
 export class GatewayLink {
   readonly #compose: (version: number) => GatewayTables;
-  /** Until this time, a gateway that outlived the daemon's last process may still reconnect. */
+  /** Time until which a gateway that outlived the daemon's last process may reconnect (`performance.now()`). */
   readonly #expectedUntil: number;
   #version = 1;
   #sentVersion = 0;
@@ -55,7 +55,7 @@ export class GatewayLink {
     if (this.#connection === connection) this.#connection = undefined;
   }
 
-  /** The connection can take more. */
+  /** Call when the connection can take another line. */
   ready(connection: GatewayConnection): void {
     if (this.#connection !== connection) return;
     this.#isBlocked = false;
@@ -91,7 +91,7 @@ export class GatewayLink {
     this.#change = Promise.withResolvers();
   }
 
-  /** After many changes at once, the first call sends all. */
+  /** Sends the newest tables. After many changes at once, the first call sends all and the others nothing. */
   #sendNow(): void {
     if (!this.#connection || this.#isBlocked || this.#sentVersion === this.#version) return;
     this.#sentVersion = this.#version;

@@ -1,10 +1,11 @@
-/** The part of a machine's NetworkSpec that the kernel enforces. Names are enforced by the gateway. */
+/** Derives the part of a machine's NetworkSpec that the kernel enforces. The gateway enforces names. */
 import type { NetworkSpec } from "@vivarium/contract/node";
 
 export interface KernelPolicy {
   mode: "allow" | "deny";
-  /** Bare IPv4 entries, with or without a port. They go out directly. */
+  /** IPv4 entries without a port. Flows to them go out without the gateway. */
   addresses: string[];
+  /** IPv4 entries with a port, likewise. */
   addressPorts: { address: string; port: number }[];
   exposed: number[];
   limitBytes: number | undefined;
@@ -14,7 +15,7 @@ export function networkWithoutEntries(mode: KernelPolicy["mode"]): NetworkSpec {
   return { generation: 1, egress: { mode, allow: [] }, exposed: [] };
 }
 
-/** The default of a StartSpec without a network. */
+/** The network policy of a StartSpec without one. */
 export const OPEN_NETWORK = networkWithoutEntries("allow");
 
 const BARE_ADDRESS = /^(\d{1,3}(?:\.\d{1,3}){3})(?::(\d+))?$/;

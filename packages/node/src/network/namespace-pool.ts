@@ -1,6 +1,6 @@
 /**
- * Slots whose network namespace is made ahead, so that a start does not wait for `ip` and `nft`. A used slot is
- * discarded with its namespace, so that no network state of one tenant reaches the next.
+ * Prepares slots with a network namespace, so that a start does not wait for `ip` and `nft`. A used slot is discarded
+ * with its namespace, so that no network state of one tenant reaches the next.
  */
 import { endsWithin } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
@@ -10,17 +10,17 @@ import { freeSlot, type Slot, takeSlot } from "../host/slots.ts";
 import { killUid } from "../host/uid.ts";
 import type { NodeNetwork } from "./node-network.ts";
 
-/** Per mode of the egress policy: a namespace that is used as prepared needs no call of `nft`. */
+/** Number of prepared slots per egress mode. A namespace that is used as prepared needs no call of `nft`. */
 const READY = { allow: 3, deny: 2 } as const;
 type Mode = keyof typeof READY;
 const MODES = Object.keys(READY) as Mode[];
 const CLOSE_WAITS_MS = 2_000;
-/** A machine starts on a slot once it is taken. Making the next namespace must not compete with it. */
+/** Delay before a taken slot is replaced, so that it does not compete with the start of the machine on it. */
 const REFILL_AFTER_MS = 500;
 
 interface NamespacePoolDeps {
   owner: string;
-  /** The highest slot. */
+  /** The highest slot number. */
   limit: number;
   network: Pick<NodeNetwork, "networks" | "reporter">;
   log: Log;
@@ -29,7 +29,7 @@ interface NamespacePoolDeps {
 export class NamespacePool {
   readonly #deps: NamespacePoolDeps;
   readonly #ready: Record<Mode, Slot[]> = { allow: [], deny: [] };
-  /** Slots that the gateway may still attribute to their last machines. */
+  /** Discarded slots that are not free yet, because the gateway may still attribute them to their last machines. */
   readonly #quarantine = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #refill: NodeJS.Timeout | undefined;
@@ -47,7 +47,7 @@ export class NamespacePool {
     return slot;
   }
 
-  /** Without delay if the next start would have to wait for a slot. */
+  /** Refills after a delay, or at once if no slot is left for one of the modes. */
   #fillSoon(): void {
     clearTimeout(this.#refill);
     if (MODES.some((mode) => this.#ready[mode].length === 0)) this.fill();
@@ -65,8 +65,8 @@ export class NamespacePool {
   }
 
   /**
-   * Nothing is left of the namespace when this returns. The slot is free once the gateway forgot its machine.
-   * `ofMachine`: the machine of the slot, if it ended while the daemon was down.
+   * Removes the namespace, and frees the slot later, once the gateway has forgotten its machine. `ofMachine`: the
+   * machine of the slot, if it ended while the daemon was down.
    */
   async discard(slot: Slot, ofMachine?: string): Promise<void> {
     const { networks, reporter } = this.#deps.network;
@@ -87,7 +87,7 @@ export class NamespacePool {
     this.#quarantine.add(freed);
   }
 
-  /** A slot that the gateway has not released by then stays taken. The next start of the daemon frees it. */
+  /** Discards all slots. One that the gateway does not release in time stays taken until the daemon's next start. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#refill);

@@ -1,6 +1,6 @@
 /**
- * The networks of this node's machines: which slot has which machine under which spec, in the kernel and in the
- * gateway's tables. A change has reached both when it returns.
+ * Applies network policies of machines in the kernel and in the gateway's tables, and knows which slot has which
+ * machine under which spec. A change is in force in both when it returns.
  */
 import type { GatewaySlot, Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
@@ -19,9 +19,13 @@ import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
 
 const CONFIRM_MS = 5_000;
 const RETRY_MS = 1_000;
-/** Pins of one machine that wait for the kernel at once. */
+/** Most pins of one machine that wait to be loaded into the kernel. */
 const MOST_WAITING_PINS = 32;
-/** Mark of a prepared namespace without a machine, and of a machine's first spec. */
+/**
+ * A mark is the conntrack mark of the flows that a policy allowed. A prepared namespace has the first one, and a
+ * machine whose policy differs from the prepared one starts with the second. Each change of the egress policy uses
+ * the next one.
+ */
 const PREPARED_MARK = 1;
 const FIRST_MARK = 2;
 
@@ -31,15 +35,12 @@ export interface NetworksInit {
   link: GatewayLink;
   /** Writes the spec beside the machine's journal, durably. */
   keep: (machineId: string, kept: KeptNetwork) => Promise<void>;
-  /**
-   * The same for its pins, until the next reboot. Without them, a change after a restart of the daemon would end
-   * flows that it allows.
-   */
+  /** Writes its pins, until the next reboot: a change after a restart of the daemon would end their flows otherwise. */
   keepPins?: (machineId: string, pins: KeptPin[]) => Promise<void>;
   log: Log;
 }
 
-/** A spec that replaced the one of the machine's start. */
+/** The current spec and mark of a machine whose spec changed since its start. */
 export interface KeptNetwork {
   spec: NetworkSpec;
   mark: number;
@@ -53,20 +54,20 @@ export class Networks {
     this.#init = init;
   }
 
-  /** Rules of a namespace that is prepared for a machine of this mode. */
+  /** The nft rules of a namespace that is prepared for a machine of this mode. */
   preparedRuleset(slot: Slot, mode: "allow" | "deny"): string {
     const policy = kernelPolicyOf(networkWithoutEntries(mode));
     return rulesetOf(this.#rulesetInput(slot), policy, PREPARED_MARK);
   }
 
-  /** A namespace with these rules exists. The gateway starts to listen on its slot. */
+  /** Registers a namespace with these rules, and makes the gateway listen on its slot. */
   addPrepared(slot: Slot, mode: "allow" | "deny"): void {
     const policy = kernelPolicyOf(networkWithoutEntries(mode));
     this.#bySlot.set(slot.number, new SlotNetwork({ slot, mark: PREPARED_MARK, policy }));
     this.#init.link.publish();
   }
 
-  /** In force when this returns. The machine must not have run before. */
+  /** Gives a prepared slot to a machine that has not run yet. The kernel has its policy when this returns. */
   async assign(slot: Slot, machineId: string, spec: NetworkSpec): Promise<void> {
     const network = this.#get(slot);
     const policy = kernelPolicyOf(spec);
@@ -78,7 +79,7 @@ export class Networks {
     network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
   }
 
-  /** A machine that outlived the daemon. Its kernel has the spec already, unless a change was interrupted. */
+  /** Registers a machine that outlived the daemon. The kernel has its spec already, unless a change was interrupted. */
   async adopt(
     slot: Slot,
     machineId: string,
@@ -95,7 +96,7 @@ export class Networks {
     network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
     const found = await readInForce(slot);
     if (found === undefined) {
-      // The namespace has rules of another make.
+      // The namespace has the rules of another version of this daemon.
       const rules = rulesetOf(this.#rulesetInput(slot), policy, mark, spec.generation);
       await nftIn(slot.netns, ["-f", "-"], rules);
       return;
@@ -129,7 +130,7 @@ export class Networks {
       log.warn({ machine: machine.machineId }, "the gateway is slow to take a machine in");
   }
 
-  /** In force when this returns. Pins that arrive while the kernel is busy are loaded together. */
+  /** Loads a pin into the kernel. Pins that arrive during another load are loaded together. */
   async pin(pin: Pin): Promise<void> {
     const network = this.#find(pin.machine_id);
     refuseOutdated(network, pin);
@@ -159,7 +160,7 @@ export class Networks {
   }
 
   /**
-   * Call when the machine is gone. Resolves once the gateway no longer attributes connections of this slot to it; at
+   * Call when the machine is gone. Resolves once the gateway no longer attributes connections of this slot to it, or at
    * once if the slot never had a machine.
    */
   async release(slot: Slot): Promise<void> {
@@ -204,7 +205,7 @@ export class Networks {
     if (isSame && current.isApplied) return current;
     const limitBytes = await this.#limitFor(network, spec);
     if (!isSame) {
-      // Under the same policy the mark stays, so that open flows are not judged again.
+      // Under the same egress policy the mark stays, so that open flows are not judged again.
       const isSamePolicy = JSON.stringify(current.spec.egress) === JSON.stringify(spec.egress);
       const mark = isSamePolicy ? network.mark : network.mark + 1;
       await this.#init.keep(machineId, { spec, mark });
@@ -238,7 +239,7 @@ export class Networks {
     }
   }
 
-  /** Keeps pins whose name is still allowed on their port: for new flows until they expire, for open ones after that. */
+  /** The change to the current spec. Keeps pins whose name it allows on their port, for open flows even after expiry. */
   #changeFor(network: SlotNetwork, limitBytes: number | undefined): PolicyChange {
     const { mark, kernelMark, pins, machine } = network;
     const { spec } = machine as SlotMachine;
@@ -247,7 +248,7 @@ export class Networks {
     return { ...change, pins: pins.keep((host, port) => allowsPin(spec, host, port)) };
   }
 
-  /** The quota at which `egress_bytes` stops at the limit: the packet that was cut counts in the quota only. */
+  /** The kernel quota for the spec's limit on `egress_bytes`: only the quota counts the packet that was cut. */
   async #limitFor(network: SlotNetwork, spec = network.machine?.spec): Promise<number | undefined> {
     const limit = spec?.egress_limit_bytes;
     if (limit === undefined) return undefined;
@@ -294,7 +295,7 @@ function refuseOutdated(network: SlotNetwork, pin: Pin): void {
     throw new NodeError("network_conflict", "the machine has another generation by now");
 }
 
-/** The mark and generation that the kernel enforces. Undefined if the table is not of this make. */
+/** The mark and generation that the kernel enforces. Undefined if another version of this daemon made the table. */
 async function readInForce(slot: Slot): Promise<{ mark: number; generation: number } | undefined> {
   const list = ["list", "chain", ...TABLE.split(" "), "judged"];
   const text = await nftIn(slot.netns, list).catch((error: Error) => {

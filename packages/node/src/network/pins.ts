@@ -1,47 +1,47 @@
 /**
- * Addresses that the gateway resolved for `host:port` entries of one machine, kept by name: several names may share
- * an address, and a flow may outlive its pin.
+ * The pins of one machine, which are addresses that the gateway resolved for `host:port` entries. They are kept by
+ * name, because several names may share an address, and a flow may outlive its pin.
  */
 import type { Pin } from "@vivarium/contract/gateway";
 
-/** The size of the kernel's set. */
+/** Most pins of a machine: the size of the kernel's set `learned`. */
 const MOST_OPEN = 4096;
 
-/** A pin as the kernel gets it. */
+/** A pin as an element of the kernel's set `learned`. */
 export interface LearnedElement {
   address: string;
   port: number;
   ttlS: number;
 }
 
-/** A pin as it is kept for the next process of this daemon. */
+/** A pin as it is written to disk for the next process of this daemon. */
 export interface KeptPin {
   host: string;
   address: string;
   port: number;
-  /** A time of day, in milliseconds. */
+  /** Expiry in milliseconds since 1970. */
   until: number;
 }
 
 interface Pinned {
   address: string;
   port: number;
-  /** Expiry by name, in milliseconds of `performance.now()`. Expired names stay for the sake of their open flows. */
+  /** Expiry by name, in milliseconds of `performance.now()`. Expired names stay, because their flows may be open. */
   hosts: Map<string, number>;
 }
 
 /** The pins that remain under a policy. */
 export interface KeptPins {
-  /** They admit new flows until they expire. */
+  /** Pins that have not expired, and admit new flows until then. */
   learned: LearnedElement[];
-  /** Open flows to these may continue. */
+  /** Targets to which open flows may continue, although their pin may have expired. */
   lasting: Pick<LearnedElement, "address" | "port">[];
 }
 
 export class Pins {
   readonly #known = new Map<string, Pinned>();
 
-  /** Whether these fit into the kernel's set, besides the open ones. */
+  /** Whether these pins fit into the kernel's set, besides those that have not expired. */
   admits(pins: Pin[], now = performance.now()): boolean {
     const added = pins.reduce((sum, { addresses, ports }) => sum + addresses.length * ports.length, 0);
     return this.#count((until) => until > now) + added <= MOST_OPEN;
@@ -63,7 +63,7 @@ export class Pins {
     return [...touched].flatMap((pinned) => learnedOf(pinned, now));
   }
 
-  /** Adds pins of an earlier process. The kernel still has the open ones. */
+  /** Adds pins of an earlier process. The kernel still has those that have not expired. */
   restore(kept: readonly KeptPin[], now = performance.now(), today = Date.now()): void {
     for (const { host, address, port, until } of kept)
       this.#pinned(address, port).hosts.set(host, until - today + now);
@@ -112,7 +112,7 @@ export class Pins {
   }
 }
 
-/** Empty if all its time is over. */
+/** The element for the kernel; none if the pin has expired for all its names. */
 function learnedOf({ address, port, hosts }: Pinned, now: number): LearnedElement[] {
   const ttlS = Math.floor((Math.max(...hosts.values()) - now) / 1000);
   return ttlS > 0 ? [{ address, port, ttlS }] : [];

@@ -1,6 +1,6 @@
 /**
- * The routes of this node's previews, as control last sent them, and on disk. A restarted node sends its gateway the
- * same routes at once, so that visitors keep their open connections.
+ * Keeps the routes of this node's previews, as control last sent them, in memory and on disk. A restarted node sends
+ * its gateway the same routes at once, so that visitors keep their open connections.
  */
 import { readFile } from "node:fs/promises";
 import path from "node:path";
@@ -13,13 +13,13 @@ import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 
 const CONFIRM_MS = 5_000;
-/** The gateway's first tables contain the routes that were kept. */
+/** Version of the gateway's first tables, which contain the routes that were kept. */
 const FIRST = 1;
 
 export interface PreviewsInit {
   /** The routes that an earlier process kept. */
   table?: PreviewTable | undefined;
-  /** Durable when this returns. */
+  /** Writes the table, which is durable when this returns. */
   keep?: (table: PreviewTable) => Promise<void>;
 }
 
@@ -45,7 +45,7 @@ export class Previews {
     return this.#table.routes;
   }
 
-  /** Kept, and in force at the gateway, when this returns. Repeating the table waits for the same confirmation. */
+  /** Replaces the routes, which are on disk and in force at the gateway when this returns. May be repeated. */
   async replace(link: GatewayLink, table: PreviewTable): Promise<void> {
     this.#refuseOlder(table);
     if (table.version > this.version) {
@@ -64,7 +64,7 @@ export class Previews {
     );
   }
 
-  /** A version stands for one table. If control's database was set back, control continues from the node's version. */
+  /** Refuses an older version, and the same version with other routes, as after a restore of control's database. */
   #refuseOlder({ version, routes }: PreviewTable): void {
     if (version > this.version) return;
     if (version === this.version && isDeepStrictEqual(routes, this.routes)) return;
@@ -89,12 +89,12 @@ export class Previews {
 
 export const previewsFile = (dataDir: string) => path.join(dataDir, "previews.json");
 
-/** Durable when this returns. One call at a time. The file holds keys of cookies, so only root may read it. */
+/** Writes the table durably. One call at a time. The file holds keys of cookies, so only root may read it. */
 export async function writePreviews(dataDir: string, table: PreviewTable): Promise<void> {
   await writeDurably(previewsFile(dataDir), JSON.stringify(table), 0o600);
 }
 
-/** Without a readable file there are no routes until control sends some. */
+/** Reads the table. Without a readable file there are no routes until control sends some. */
 export async function readPreviews(
   { log }: { log: Log },
   dataDir: string,
@@ -103,7 +103,7 @@ export async function readPreviews(
   try {
     return PreviewTable.parse(JSON.parse(await readFile(file, "utf8")));
   } catch (err) {
-    // No port was ever exposed.
+    // The file is made when the first port is exposed.
     if ((err as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     log.warn({ err, file }, "no routes of previews could be read; there are none until control sends them");
     return undefined;

@@ -8,7 +8,7 @@ const Listed = z.object({
   quota: z.object({ name: z.string(), bytes: z.number(), used: z.number() }).optional(),
   set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
 });
-/** Refused packets to one target. */
+/** An element of the sets `refused` and `cut`: the number of refused packets to one target. */
 const RefusedFlow = z
   .object({
     elem: z.object({
@@ -24,7 +24,7 @@ export type RefusedFlow = z.infer<typeof RefusedFlow>;
 export type TableReading = Awaited<ReturnType<typeof readTable>>;
 
 export async function readTable(netns: string) {
-  // Listed as JSON, ports and protocols are numbers. Otherwise they would be names from the host's tables.
+  // As JSON, because in nft's text ports may be names from the host's /etc/services.
   const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
   const { nftables } = z.object({ nftables: z.array(Listed) }).parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
@@ -35,13 +35,13 @@ export async function readTable(netns: string) {
     egressBytes: counter("egress_bytes")?.bytes ?? 0,
     ingressBytes: counter("ingress_bytes")?.bytes ?? 0,
     droppedPackets: counter("dropped")?.packets ?? 0,
-    /** Includes the packet that was cut. */
+    /** Bytes counted by the quota, which include the packet that was cut. */
     quotaBytes: quota?.used ?? 0,
-    /** The kernel then reports the quota's limit, however much it has counted. */
+    /** Whether the quota is used up; the kernel then reports its limit, however much it has counted. */
     isQuotaSpent: quota !== undefined && quota.used >= quota.bytes,
     isCapped: set("capped").length > 0,
     refused: flows("refused"),
-    /** Flows that only the cap refused, as the rules redirected them to the gateway. */
+    /** Flows that the policy allows but the cap refused. Those of the gateway have its address as their target. */
     cut: flows("cut"),
   };
 }

@@ -10,12 +10,12 @@ import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts"
 import { FORGET_REFUSED, MAX_REFUSED_FLOWS } from "./ruleset.ts";
 import type { SlotNetwork } from "./slot-network.ts";
 
-/** A reading costs two processes per machine. Requests within this time get the same one. */
+/** How long a reading serves further requests, because it costs up to two processes per machine. */
 const FRESH_MS = 2_000;
 const CONCURRENT_READS = 4;
 /** The counters of a machine that ended stay in the report for this long after they first appear in it. */
 const ENDED_REPORTED_MS = 60_000;
-/** From here on the kernel's sets of refused flows are emptied, so that new flows fit. */
+/** Number of refused flows at which the kernel's sets are emptied, so that new flows fit. */
 const NEARLY_FULL = MAX_REFUSED_FLOWS / 2;
 
 export interface ReporterDeps {
@@ -28,9 +28,9 @@ export interface ReporterDeps {
 }
 
 interface LastReading {
-  /** The counters that the table depends on, as they were before the reading; undefined if it could not be read. */
+  /** Link counters and number of policy changes before the reading; undefined if they could not be read. */
   basis: string | undefined;
-  /** Every packet of the basis was in the table when it was read, and no refused flow can expire. */
+  /** Whether the table had counted every packet of the basis when it was read, and no refused flow can expire. */
   isFinal: boolean;
   counters: MachineCounters;
 }
@@ -56,7 +56,7 @@ export class Reporter {
     return { counters: [...running, ...ended], ...this.#deps.log.pageAfter(after) };
   }
 
-  /** Reads a machine that is being removed, so that its last bytes count. `ofMachine` names one not in memory. */
+  /** Reads the counters of a machine that is being removed. `ofMachine`: its id, if the machine is not in memory. */
   async readLast(slot: Slot, ofMachine?: string): Promise<void> {
     const machine = this.#deps.networks.get(slot)?.machine;
     const machineId = machine?.machineId ?? ofMachine;
@@ -84,8 +84,8 @@ export class Reporter {
   }
 
   /**
-   * The table changes only when a packet passes a link, when a change of policy is applied, or when a refused flow in it
-   * expires. While none of these can happen, the last reading is still right and no process is started.
+   * The table changes only when a packet passes a link, when a change of policy is applied, or when a refused flow in
+   * it expires. While none of these can happen, the last reading is still right and no process is started.
    *
    * Links count a packet before its way through the table ends. So the first reading after a packet is not final.
    */
@@ -105,7 +105,7 @@ export class Reporter {
     return counters;
   }
 
-  /** Undefined if the namespace is being removed. The limit is read first: the table was counted under it or a later one. */
+  /** Undefined if the namespace is being removed. `limit` was read before the table, which may have a later one. */
   async #readOne(slot: Slot, machineId: string, limit: number | undefined) {
     try {
       const table = await readTable(slot.netns);
@@ -127,7 +127,7 @@ export class Reporter {
     }
   }
 
-  /** Flows that do not fit into the kernel's sets get no log line, so a guest that fills the sets would hide later flows. */
+  /** Empties the kernel's sets: flows that do not fit get no log line, so a guest that fills the sets would hide them. */
   async #forgetRefused(machineId: string, { netns }: Slot): Promise<void> {
     await nftIn(netns, ["-f", "-"], FORGET_REFUSED).then(
       () => this.#logged.delete(machineId),
@@ -174,7 +174,7 @@ type Target = Pick<EgressEntry, "kind" | "address" | "port">;
 
 const toItself = ({ address, protocol, port }: RefusedFlow): Target => ({ kind: protocol, address, port });
 
-/** Where the rules redirected a flow to the gateway, the log names what the guest meant. */
+/** The target for the log: for a flow that the rules redirected to the gateway, the one that the guest meant. */
 function toGateway(flow: RefusedFlow, hostAddress: string): Target {
   if (flow.address !== hostAddress) return toItself(flow);
   if (flow.port === GATEWAY_PORTS.http) return { kind: "http", port: 80 };

@@ -1,5 +1,5 @@
 /**
- * The nft table of a machine's namespace; see docs/design/network.md. A policy fills sets and the three chains that
+ * Writes the nft table of a machine's namespace (docs/design/network.md). A policy fills sets and the three chains that
  * `contentOf` writes. Everything else is written once.
  *
  * A flow is judged by the target of its first packet (`ct original`). So packets of both directions are judged alike,
@@ -13,22 +13,22 @@ import type { KeptPins, LearnedElement } from "./pins.ts";
 
 export const TABLE = "inet machine";
 
-/** A quota that no counter reaches. */
+/** Quota in bytes of a machine without a cap. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 /**
  * Open flows per machine. Each takes an entry in two connection tables of the host. The documented maximum is 2,048;
  * the kernel's count lags a little when many begin at once.
  */
 const FLOWS = 2040;
-/** Connections to the gateway. Each costs it a socket. */
+/** Most open connections of a machine to the gateway. Each costs the gateway a socket. */
 const GATEWAY_FLOWS = 512;
-/** New flows per second, after a burst of `FLOWS`. Closed flows stay in the tables for a while too. */
+/** New flows per second, after a burst of `FLOWS`: closed flows too stay in the connection tables for a while. */
 const NEW_FLOWS = 200;
 const SMTP_PORTS = [25, 465, 587];
-/** Refused targets that the kernel remembers for the egress log. */
+/** Number of refused targets that the kernel remembers for the egress log. */
 export const MAX_REFUSED_FLOWS = 512;
 
-/** A slot's two addresses, and settings for all machines of this node. */
+/** The two addresses of a slot, and the settings for all machines of this node. */
 export interface RulesetInput {
   hostAddress: string;
   machineAddress: string;
@@ -36,7 +36,7 @@ export interface RulesetInput {
   closeSmtp: boolean;
 }
 
-/** A new policy, or a new cap or exposed ports under the same policy. */
+/** A change of a machine's spec: a new egress policy, or a new cap or new exposed ports under the same policy. */
 export interface PolicyChange {
   policy: KernelPolicy;
   mark: number;
@@ -47,7 +47,7 @@ export interface PolicyChange {
   pins?: KeptPins;
 }
 
-/** Replaces the whole table. */
+/** The nft script that replaces the whole table. */
 export function rulesetOf(input: RulesetInput, policy: KernelPolicy, mark: number, generation = 0): string {
   return `
 table ${TABLE} { }
@@ -63,7 +63,7 @@ ${contentOf(input, policy, { mark, generation })}
 `;
 }
 
-/** One transaction that applies a change. Flows that it allows continue, all others end. */
+/** The nft script that applies a change in one transaction. Flows that it allows continue, all others end. */
 export function policyChange(input: RulesetInput, change: PolicyChange): string {
   const { pins } = change;
   const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
@@ -78,10 +78,10 @@ ${elements("lasting", pins ? pins.lasting.map(pairOf) : [])}
 `;
 }
 
-/** Empties the sets of refused flows. */
+/** The nft script that empties the sets of refused flows. */
 export const FORGET_REFUSED = `flush set ${TABLE} refused\nflush set ${TABLE} cut\n`;
 
-/** Adding an element does not renew its timeout, so existing elements are deleted first. */
+/** The nft script that adds pins. Adding an element does not renew its timeout, so existing ones are deleted first. */
 export function learn(elements: LearnedElement[]): string {
   if (elements.length === 0) return "";
   const keys = elements.map(pairOf);
@@ -225,7 +225,7 @@ ${isDeny ? ALLOWED_IN_DENY(mark) : ALLOWED_IN_ALLOW(mark)}
 }`;
 }
 
-/** By name: the gateway judges. Not where the address itself is allowed, or is one that nothing may reach. */
+/** Redirects HTTP and TLS to the gateway, which judges by name, unless the address is allowed or can never be reached. */
 function toGateway(hostAddress: string): string {
   return `
     ip daddr @never4 return
@@ -235,7 +235,7 @@ function toGateway(hostAddress: string): string {
     tcp dport 443 dnat ip to ${hostAddress}:${GATEWAY_PORTS.tls}`;
 }
 
-/** Without UDP 443, over which no name could be verified. */
+/** Rules of mode `deny`. UDP 443 (QUIC) is refused, because the gateway cannot verify a name in it. */
 const ALLOWED_IN_DENY = (mark: number) => `
     meta l4proto udp ct original proto-dst 443 goto refuse
     meta l4proto { tcp, udp } ct original ip daddr @allow_ip ct mark set ${mark} goto granted

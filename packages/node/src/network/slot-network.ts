@@ -1,4 +1,4 @@
-/** The network of one slot: its machine, and what is in force in its namespace. */
+/** The network of one slot, with its machine and the policy that is in force in its namespace. */
 import type { Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
 import { SerialQueue } from "@vivarium/kit/serial-queue";
@@ -9,9 +9,9 @@ import { Pins } from "./pins.ts";
 export interface SlotMachine {
   machineId: string;
   spec: NetworkSpec;
-  /** Version of the gateway's tables that first had this spec. */
+  /** First version of the gateway's tables with this spec. */
   version: number;
-  /** Whether the kernel has it. */
+  /** Whether the kernel has this spec. */
   isApplied: boolean;
 }
 
@@ -19,19 +19,20 @@ export class SlotNetwork {
   readonly slot: Slot;
   /** Absent while the slot is prepared and has no machine. */
   machine: SlotMachine | undefined;
-  /** Flows judged under the current policy carry this mark. Every policy has another one. */
+  /** Conntrack mark of the flows that the current egress policy allowed. Each change of it uses the next number. */
   mark: number;
   /** The mark that the kernel uses. Differs from `mark` until a change is in force. */
   kernelMark: number;
-  /** As in the kernel. */
+  /** The policy that the kernel has. */
   policy: KernelPolicy;
-  /** How many changes the kernel has taken. A change may alter the table without a packet. */
+  /** Number of changes loaded into the kernel, which alter the table without a packet. */
   changes = 0;
   readonly pins = new Pins();
-  /** Loaded into the kernel together by the next run of the queue. */
+  /** Pins that the next run of the queue loads into the kernel together. */
   waitingPins: Pin[] = [];
+  /** That run of the queue, while it waits to begin. */
   pinning: Promise<void> | undefined;
-  /** Changes and pins of this slot, one at a time. */
+  /** Runs changes and pins of this slot one at a time. */
   readonly queue = new SerialQueue();
 
   constructor(init: { slot: Slot; mark: number; policy: KernelPolicy }) {

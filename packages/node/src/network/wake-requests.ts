@@ -1,4 +1,4 @@
-/** Requests of visitors to wake a paused session. The gateway waits for the outcome; control polls for the requests. */
+/** Passes wake requests of visitors on to control, which polls for them, while the gateway waits for the outcome. */
 import type { WakeOutcome } from "@vivarium/contract/gateway";
 import type { Wake } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -7,14 +7,14 @@ import { NodeError } from "../node-error.ts";
 
 const GATEWAY_WAITS_MS = 30_000;
 const CONTROL_WAITS_MS = 20_000;
-/** A request is sent to control again after this, because the control process that took it may have died. */
+/** Time after which a request is sent to control again, because the control process that got it may have died. */
 const RESEND_MS = 10_000;
 const MAX_PENDING = 10_000;
 const LATER: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
 interface Pending extends PromiseWithResolvers<WakeOutcome> {
   wake: Wake;
-  /** When control last took it, in milliseconds of `performance.now()`. */
+  /** When control last got the request, in milliseconds of `performance.now()`. */
   sentAt: number;
 }
 
@@ -23,7 +23,7 @@ export class WakeRequests {
   readonly #waiting = new Set<() => void>();
   readonly #closing = new AbortController();
 
-  /** Concurrent calls for one session share a request. */
+  /** Requests a wake and resolves to its outcome. Concurrent calls for one session share a request. */
   ask(sessionId: string, limitMs = GATEWAY_WAITS_MS): Promise<WakeOutcome> {
     const known = this.#bySession.get(sessionId);
     if (known) return known.promise;
@@ -40,7 +40,7 @@ export class WakeRequests {
     return pending.promise;
   }
 
-  /** Requests that are due, once there is one. Empty after the limit, or once the signal aborts. */
+  /** Resolves to the requests to send to control, once there is one; empty after the limit or when the signal aborts. */
   async take(signal: AbortSignal, limitMs = CONTROL_WAITS_MS): Promise<Wake[]> {
     const until = AbortSignal.any([signal, this.#closing.signal, AbortSignal.timeout(limitMs)]);
     for (;;) {

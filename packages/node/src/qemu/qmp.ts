@@ -1,4 +1,4 @@
-/** QEMU's monitor: one JSON object per line. */
+/** Client of QEMU's monitor (QMP), which exchanges one JSON object per line. */
 import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { sleep } from "@vivarium/kit/clock";
@@ -21,7 +21,7 @@ export class Qmp {
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #listeners = new Set<(event: string, data: Record<string, unknown>) => void>();
   #nextId = 1;
-  /** Resolves when the monitor is gone, and so QEMU. */
+  /** Resolves when the monitor's connection closes, as it does when QEMU ends. */
   readonly closed: Promise<void>;
 
   private constructor(socket: Socket) {
@@ -101,7 +101,7 @@ export class Qmp {
   }
 }
 
-/** Undefined if the line is no object: a QEMU that its guest has taken over may send anything. */
+/** Parses a line. Undefined if it is not an object: a QEMU that its guest has taken over may send anything. */
 function readObject(line: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(line);

@@ -1,4 +1,4 @@
-/** contract/gateway over HTTP: the tables as an endless stream, and the gateway's reports. */
+/** Routes of contract/gateway: the tables as an endless stream, and the gateway's reports. */
 import type { ServerResponse } from "node:http";
 import { Applied, Flows, Pin, WakeCall } from "@vivarium/contract/gateway";
 import type { FastifyInstance } from "fastify";
@@ -6,7 +6,7 @@ import type { NodeNetwork } from "../network/node-network.ts";
 import { parse } from "./params.ts";
 import { answerRefusals } from "./refusals.ts";
 
-const SIGN_OF_LIFE_MS = 5_000;
+const HEARTBEAT_MS = 5_000;
 
 export function registerGatewayRoutes(server: FastifyInstance, network: NodeNetwork): void {
   answerRefusals(server);
@@ -42,11 +42,11 @@ function streamTables({ link }: NodeNetwork, response: ServerResponse): void {
     send: (line: string) => response.write(`${line}\n`),
     close: () => response.destroy(),
   };
-  const signsOfLife = setInterval(() => response.write("\n"), SIGN_OF_LIFE_MS);
+  const heartbeats = setInterval(() => response.write("\n"), HEARTBEAT_MS);
   response.on("drain", () => link.ready(connection));
   response.on("error", () => response.destroy());
   response.on("close", () => {
-    clearInterval(signsOfLife);
+    clearInterval(heartbeats);
     link.disconnect(connection);
   });
   link.connect(connection);

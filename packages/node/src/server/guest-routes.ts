@@ -1,4 +1,4 @@
-/** `/v1/machines/{id}/guest/…`: files and processes, passed on to the machine's agent. */
+/** Routes `/v1/machines/{id}/guest/…`, which pass requests about files and processes on to the machine's agent. */
 import type { IncomingMessage } from "node:http";
 import { FileWritten } from "@vivarium/contract/guest";
 import { readAtMost } from "@vivarium/kit/read-at-most";
@@ -23,7 +23,7 @@ interface GuestDeps {
 
 export function registerGuestRoutes(server: FastifyInstance, deps: GuestDeps): void {
   server.register((scope, _options, ready) => {
-    // Bodies are not parsed here: they are for the agent.
+    // Bodies are for the agent, so they are not parsed here.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
     scope.route({
@@ -67,13 +67,13 @@ async function handOn(agent: AgentClient, call: GuestCall, request: IncomingMess
   }
 }
 
-/** The query unchanged, without the part that only this node uses. */
+/** Path and query of the request at the agent. */
 function agentTarget(request: FastifyRequest): string {
   const url = request.raw.url ?? "";
   return `/v1${url.slice(url.indexOf("/guest/") + "/guest".length)}`;
 }
 
-/** With the length, the agent notices a body that ends early. */
+/** The header with the body's length, by which the agent notices a body that ends early. */
 function lengthOf(request: IncomingMessage): Record<string, string> {
   const length = request.headers["content-length"];
   return length === undefined ? {} : { "content-length": length };
@@ -92,7 +92,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer> {
   throw new NodeError("invalid", `the body is longer than ${JSON_BODY_BYTES} bytes`);
 }
 
-/** A caller that is refused while it sends reads the refusal only if its bytes are taken, for a while, meanwhile. */
+/** Reads and drops the rest of a refused body for a while: a caller that cannot send would not read the refusal. */
 function drain(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
   const timer = setTimeout(() => request.socket.destroy(), DRAIN_WITHIN_MS).unref();

@@ -9,7 +9,7 @@ import { DISK_PER_START_BYTES } from "../machines/start.ts";
 
 const { version } = createRequire(import.meta.url)("../../package.json") as { version: string };
 
-/** Facts of this node, and the machines that it can start. Control uses it to place sessions and for its health check. */
+/** Facts about this node and the machines that it can start, for control's placement and health check. */
 export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
   const baselines = deps.baselines.all;
   const dir = machinesDir(deps.config.dataDir);

@@ -1,4 +1,4 @@
-/** The node's two unix sockets, and who may use them. */
+/** Opens the node's two unix sockets with the rights of the users that may connect. */
 import { chmod, chown, mkdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { NodeConfig } from "../config.ts";
@@ -14,7 +14,7 @@ export async function listenForControl(server: Server, config: NodeConfig): Prom
   if (gid !== undefined) await chown(config.socketPath, 0, gid);
 }
 
-/** For the gateway's user and root alone, because its callers decide what machines may reach. */
+/** Listens for the gateway's user and root alone, because the callers decide which addresses machines may reach. */
 export async function listenForGateway(
   server: Server,
   socketPath: string,

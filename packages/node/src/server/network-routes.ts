@@ -1,4 +1,4 @@
-/** The network part of contract/node over HTTP. */
+/** Routes of the network part of contract/node. */
 import { NetworkSpec, PreviewTable, WakeOutcome } from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";

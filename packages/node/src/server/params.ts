@@ -1,4 +1,4 @@
-/** Parameters and bodies of requests, checked. */
+/** Checks parameters and bodies of requests. */
 import { MachineId, SnapshotId } from "@vivarium/contract/node";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";

@@ -1,4 +1,4 @@
-/** Refusals are `{code, message}` with a status of NODE_ERRORS. */
+/** Turns errors into refusals, which are `{code, message}` with the code's status in NODE_ERRORS. */
 import { NODE_ERRORS, type NodeErrorCode } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
@@ -16,7 +16,7 @@ export function answerRefusals(server: FastifyInstance): void {
   });
 }
 
-/** Any other error is logged, and answered as `internal` without its text. */
+/** The answer to an error. One that is no refusal is logged, and answered as `internal` without its text. */
 export function refusalOf(error: unknown, log: Pick<Log, "error">): RefusalAnswer {
   if (error instanceof NodeError) {
     const { code, message } = error;

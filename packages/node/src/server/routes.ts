@@ -1,4 +1,4 @@
-/** contract/node over HTTP: parse, call, answer. */
+/** Routes of contract/node for machines and snapshots: parse, call, answer. */
 import { ExecCall, SnapshotSpec, StartSpec } from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
@@ -57,7 +57,7 @@ export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void
     return reply;
   });
 
-  // A file of the service. The agent writes it beside its target and renames it.
+  // Files that the service itself writes. The agent writes each beside its target and renames it.
   server.put("/v1/machines/:machine_id/files", async (request) => {
     const { agent } = deps.table.getRunning(machineId(request.params));
     const { path, mode } = parse(FilesQuery, request.query);

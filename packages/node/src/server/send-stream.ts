@@ -2,11 +2,11 @@ import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import type { FastifyReply } from "fastify";
 
-/** Headers are sent at once: they confirm that the call was accepted, possibly long before there is content. */
+/** Answers with a stream. Headers are sent at once, because they confirm the call, maybe long before there is content. */
 export function sendStream(reply: FastifyReply, content: Readable, headers: OutgoingHttpHeaders = {}): void {
   reply.hijack();
   const response: ServerResponse = reply.raw;
-  // Errors after the caller has gone concern no one.
+  // Without a listener, an error after the caller has gone would end the process.
   content.on("error", () => {});
   if (response.destroyed || response.socket?.destroyed) {
     // The caller left before there was an answer, so its request is ended.

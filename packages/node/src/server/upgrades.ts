@@ -1,9 +1,9 @@
-/** `terminals` and `tunnel`: connections that are upgraded to raw bytes both ways. */
+/** Serves `/terminals` and `/tunnel` of a machine, whose connections are upgraded to raw bytes both ways. */
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex as AnySocket } from "node:stream";
 import { encodeTerminalFrame, TERMINAL_FRAME } from "@vivarium/contract/guest";
-import { encodeOpening, OpeningReader, TerminalCall, TunnelCall } from "@vivarium/contract/node";
+import { encodeOpening, OpeningReader, TerminalSpec, TunnelSpec } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import type { AgentClient } from "../guest/client.ts";
@@ -16,7 +16,7 @@ import { type RefusalAnswer, refusalOf } from "./refusals.ts";
 const PROTOCOL = "vivarium-stream";
 const PATH = /^\/v1\/machines\/([^/]*)\/(terminals|tunnel)$/;
 const OPENING_WITHIN_MS = 10_000;
-/** How long a caller that was refused may take to read it. */
+/** How long a caller that was refused may take to read the refusal. */
 const END_WITHIN_MS = 10_000;
 const SWITCHING = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${PROTOCOL}\r\n\r\n`;
 
@@ -64,12 +64,12 @@ function accept({ table }: UpgradeDeps, { method, url = "", headers }: IncomingM
 }
 
 function duplexOf(kind: Kind, spec: unknown): Duplex {
-  const checked = kind === "terminals" ? parse(TerminalCall, spec) : parse(TunnelCall, spec);
+  const checked = kind === "terminals" ? parse(TerminalSpec, spec) : parse(TunnelSpec, spec);
   const opening = encodeTerminalFrame(TERMINAL_FRAME.open, Buffer.from(JSON.stringify(checked)));
   return { path: `/v1/${kind}`, opening, check: kind === "terminals" ? new TerminalCheck() : undefined };
 }
 
-/** Bytes after the opening stay in the connection. */
+/** Reads the caller's opening. Bytes after it stay in the connection. */
 function readOpening(caller: Socket): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>();
   const reader = new OpeningReader();

@@ -1,4 +1,4 @@
-/** Cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
+/** Bakes a baseline: cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
 import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
@@ -32,12 +32,12 @@ import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
 
 const SLOTS = 4096;
-/** A cold boot takes 10-20 s under emulation. A virtual CPU that does not run at all shows much earlier. */
+/** Time limit of a cold boot by accelerator; it takes 10-20 s under emulation. */
 const BOOT_LIMIT_MS = { kvm: 20_000, tcg: 300_000 };
 const MONITOR_LIMIT_MS = 30_000;
 const WARM_LIMIT_MS = 120_000;
 
-/** Started once before the capture, so that the files they read are in the page cache of every clone. */
+/** Commands that run before the capture, so that the files they read are in the page cache of every machine. */
 const WARM_UP: string[][] = [
   ["true"],
   ["sh", "-c", "uname -r; id; ls /workspace"],
@@ -59,9 +59,9 @@ export interface BakeInput {
 }
 
 interface Folders {
-  /** The baseline until it is published. */
+  /** Folder of the baseline until it is published. */
   dir: string;
-  /** The version of the template that it belongs to. */
+  /** Folder of the template's version that it belongs to. */
   version: string;
 }
 
@@ -195,7 +195,7 @@ async function waitForAgent(agent: AgentClient, { process, qmp }: Qemu, limitMs:
   }
 }
 
-/** A guest that fell back to counting timer ticks would keep that clock in every copy. */
+/** Refuses a guest whose kernel fell back to a clock of timer ticks, which every machine would then have. */
 async function checkClock(agent: AgentClient): Promise<void> {
   const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
   const output = await runInGuest(agent, ["cat", source]);

@@ -1,6 +1,6 @@
 /**
- * The baselines of this node: one snapshot per template, version and size. The current version of each template is
- * verified once, when the daemon starts. Older versions are rarely used, so they are verified at each load.
+ * Finds the baselines of this node: one snapshot per template, version and size. The current version of each template
+ * is verified when it is read, older versions, which are rarely used, at each load.
  */
 import { existsSync } from "node:fs";
 import { readFile, realpath } from "node:fs/promises";
@@ -15,11 +15,11 @@ import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
-  /** The origin of its version, whatever the size. */
+  /** The origin of its template version. */
   origin: TemplateOrigin;
 }
 
-/** By `<template>/<size>` for the current version, and by `<template>@<version>/<size>` for every one. */
+/** Baselines by `<template>@<version>/<size>`, and those of the current version also by `<template>/<size>`. */
 type ByKey = Map<string, Baseline>;
 
 interface BaselineDeps {
@@ -29,21 +29,21 @@ interface BaselineDeps {
   log: Log;
 }
 
-/** At most this often, the images are read again for a baseline that is not known. */
-const LOOK_AGAIN_MS = 5_000;
+/** Shortest time before the images are read again for a baseline that is not known. */
+const READ_AGAIN_MS = 5_000;
 
 /** The baselines that this node can load. One that was baked since the daemon started is found when it is requested. */
 export class Baselines {
   readonly #deps: BaselineDeps;
   #known: ByKey = new Map();
-  #lookedAt = 0;
+  #readAt = 0;
 
   constructor(deps: BaselineDeps) {
     this.#deps = deps;
   }
 
   async read(): Promise<void> {
-    this.#lookedAt = Date.now();
+    this.#readAt = Date.now();
     this.#known = await findBaselines(this.#deps);
   }
 
@@ -52,24 +52,24 @@ export class Baselines {
     return known && isThere(known) ? known : undefined;
   }
 
-  /** By its folder. */
+  /** The baseline in a folder. */
   at(dir: string): Baseline | undefined {
     return this.all.find((baseline) => baseline.dir === dir);
   }
 
   async find(key: string): Promise<Baseline | undefined> {
-    if (!this.get(key) && Date.now() - this.#lookedAt > LOOK_AGAIN_MS) await this.read();
+    if (!this.get(key) && Date.now() - this.#readAt > READ_AGAIN_MS) await this.read();
     return this.get(key);
   }
 
-  /** Each once, current versions first: a create without a version gets one of those. */
+  /** All baselines, current versions first, which a create without a version gets. */
   get all(): Baseline[] {
     const there = [...new Set(this.#known.values())].filter(isThere);
     return there.toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
   }
 }
 
-/** Set-up removes old versions while daemons run. */
+/** Whether the baseline still exists: set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
 export async function findBaselines(deps: BaselineDeps): Promise<ByKey> {
@@ -115,7 +115,7 @@ async function baselinesIn(
 
 export const baselineKey = (template: string, size: string) => `${template}/${size}`;
 
-/** One whose name begins with a dot is being made or removed. */
+/** Folders in a folder, without those that are being made or removed, whose names begin with a dot. */
 const list = async (dir: string) => (await foldersIn(dir)).filter((name) => !name.startsWith("."));
 
 const Origin = TemplateOrigin.extend({

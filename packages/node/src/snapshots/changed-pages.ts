@@ -1,7 +1,7 @@
 /**
- * Which pages of its memory a stopped QEMU has changed since it mapped the snapshot's file privately: the pages that
- * are anonymous now (pagemap: present or swapped, and not backed by the file). See Linux Documentation/admin-
- * guide/mm/pagemap.
+ * Finds the memory pages that a stopped QEMU has changed since it mapped the snapshot's file privately: the pages
+ * that are anonymous now (pagemap: present or swapped, and not backed by the file; Linux
+ * Documentation/admin-guide/mm/pagemap).
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { MIB } from "@vivarium/kit/sizes";
@@ -16,7 +16,7 @@ export interface Mapping {
 
 const ENTRY_BYTES = 8;
 const BATCH_BYTES = MIB;
-/** Upper halves of a pagemap entry: bits 63, 62 and 61. */
+/** Bits 63, 62 and 61 of a pagemap entry, in its upper half. */
 const PRESENT = 2 ** 31;
 const SWAPPED = 2 ** 30;
 const FILE_BACKED = 2 ** 29;
@@ -57,7 +57,7 @@ export interface ChangedRun {
 
 const RUN_NUMBERS = 3;
 
-/** The runs in one typed array: a guest that changes every second page has hundreds of thousands of runs. */
+/** Packs the runs into one typed array: a guest that changes every second page has hundreds of thousands of runs. */
 export function packRuns(runs: ChangedRun[]): Float64Array {
   const packed = new Float64Array(runs.length * RUN_NUMBERS);
   for (const [i, { address, fileOffset, bytes }] of runs.entries())

@@ -1,4 +1,4 @@
-/** The CRC of a whole file. */
+/** Computes the CRC of a whole file. */
 import { createReadStream } from "node:fs";
 import { crc32 } from "node:zlib";
 import { MIB } from "@vivarium/kit/sizes";

@@ -1,7 +1,6 @@
 /**
- * The folder of a snapshot before it is published and while it is removed. An unfinished or half removed snapshot
- * must be recognisable by itself. A folder that merely lacks its manifest was published once, so its remains are
- * kept.
+ * Makes and removes the folder of a snapshot. An unfinished or half removed one is recognised by marks of its own: a
+ * folder that merely lacks its manifest was published once, so its remains are kept.
  */
 import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -35,7 +34,7 @@ export async function removeFolder(dir: string): Promise<void> {
   await rm(removed, { recursive: true, force: true });
 }
 
-/** `unfinished`: not a snapshot yet. `published`: a snapshot, or one that lost files. */
+/** State of a snapshot's folder. `unfinished`: not a snapshot yet. `published`: a snapshot, or one that lost files. */
 export async function lookOf(dir: string): Promise<"none" | "unfinished" | "published"> {
   const names = await readdir(dir).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return undefined;

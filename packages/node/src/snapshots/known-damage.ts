@@ -1,5 +1,5 @@
 /**
- * Saved states that were found damaged, so that they are not offered again. Remembered until the daemon ends or the
+ * Remembers saved states that were found damaged, so that they are not offered again, until the daemon ends or the
  * files change: a state that was repaired, or whose files are back, is tried again.
  */
 import { statSync } from "node:fs";
@@ -7,10 +7,10 @@ import path from "node:path";
 import { manifestPath, SNAPSHOT_FILES } from "./manifest.ts";
 
 export class KnownDamage {
-  /** By folder. */
+  /** Identity of a damaged state's files when the damage was found, by folder. */
   readonly #looks = new Map<string, string>();
 
-  /** False if it was known already. */
+  /** Remembers the folder's state as damaged. False if it was known already. */
   note(dir: string): boolean {
     const look = lookOfFiles(dir);
     const isNew = this.#looks.get(dir) !== look;
@@ -30,13 +30,13 @@ export class KnownDamage {
     this.#looks.delete(dir);
   }
 
-  /** Names of the folders. */
+  /** Names of the damaged states' folders. */
   get names(): string[] {
     return [...this.#looks.keys()].filter((dir) => this.has(dir)).map((dir) => path.basename(dir));
   }
 }
 
-/** The change time of the inode is left out: it moves whenever a machine links the file. */
+/** Identity and size of the files, without the inode's change time, which moves whenever a machine links the file. */
 function lookOfFiles(dir: string): string {
   const files = [...SNAPSHOT_FILES.map((name) => path.join(dir, name)), manifestPath(dir)];
   const looks = files.map((file) => {

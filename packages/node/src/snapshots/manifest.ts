@@ -1,7 +1,7 @@
 /**
- * A snapshot is a self-contained folder: device state, memory, disk, the layers below it, and a manifest that is
- * renamed into place after everything else is on disk. Baselines and saved sessions have the same form. QEMU accepts
- * damaged state silently, so the manifest describes each file, and every load verifies the files first.
+ * Writes, reads and verifies the manifest of a snapshot. A snapshot is a self-contained folder: device state, memory,
+ * disk, the layers below it, and a manifest that is renamed into place after everything else is on disk. Baselines and
+ * saved sessions have the same form. QEMU accepts damaged state silently, so the manifest describes each file.
  */
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
@@ -15,16 +15,17 @@ import { UnusableSnapshot } from "./page-sums.ts";
 import type { SumsThread } from "./sums-thread.ts";
 
 /**
- * `mem` and `disk.qcow2` may be large: `mem` is covered page by page by `mem.sums`, `disk.qcow2` by a CRC. `base.raw`
- * is shared by all snapshots and identified by inode and time.
+ * Files of a snapshot. `mem` is verified page by page with `mem.sums`, `disk.qcow2` with a CRC, and `base.raw`, which
+ * the snapshots of a template version share, by its modification time and blocks.
  */
 export const SNAPSHOT_FILES = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2", "base.raw"] as const;
 export type SnapshotFile = (typeof SNAPSHOT_FILES)[number];
+/** Files that are verified with SHA-256. */
 const HASHED = new Set<SnapshotFile>(["state", "mem.sums", "layer.qcow2"]);
 
 const FileEntry = z.object({
   bytes: z.int(),
-  /** Nanoseconds since 1970, as text. Unchanged as long as nothing writes to the file. */
+  /** Modification time: nanoseconds since 1970, as text. */
   mtime: z.string(),
   blocks: z.int(),
   sha256: z.string().optional(),
@@ -45,12 +46,12 @@ export const Manifest = z.object({
   qemu_build: z.string(),
   /** QEMU's arguments for machine, CPU and devices when the baseline was baked. Absent: today's arguments. */
   devices: z.array(z.string()).optional(),
-  /** The hash of the arguments, with KVM also of the CPU's model. */
+  /** Hash of `devices` and, with KVM, of the host CPU's model. */
   device_arguments: z.string(),
   created_at: z.string(),
-  /** The user's processes were not frozen: it can only continue as the machine that it was, not become another one. */
+  /** Set if the user's processes were not frozen: it can continue only as the same machine, not become another one. */
   unfrozen: z.literal(true).optional(),
-  /** Bytes stored for this snapshot. Blocks that were shared when it was made count for another file. */
+  /** Bytes stored for this snapshot, without blocks that were shared with other files when it was made. */
   own_bytes: z.int(),
   /** The spec of the capture or copy; absent in baselines. */
   spec: SnapshotSpec.optional(),
@@ -76,7 +77,7 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
 export const devicesOf = (manifest: Manifest): string[] =>
   manifest.devices ?? deviceArguments(shapeOf(manifest));
 
-/** The arguments to write into a new manifest. Undefined if the manifest lacks them and its hash is not that of today's. */
+/** The device arguments for a child's manifest; undefined if the parent's manifest has a hash of other arguments. */
 export function knownDevices(manifest: Manifest): string[] | undefined {
   const devices = devicesOf(manifest);
   return manifest.device_arguments === deviceArgumentsHash(manifest, devices) ? devices : undefined;
@@ -87,7 +88,7 @@ export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   return Object.fromEntries(await Promise.all(entries)) as Manifest["files"];
 }
 
-/** `crcOf`: the daemon runs it on another thread. */
+/** The manifest's entry of a file. `crcOf`: how to compute a CRC, which the daemon does on another thread. */
 export async function describeFile(
   dir: string,
   name: SnapshotFile,
@@ -104,7 +105,7 @@ export async function describeFile(
   };
 }
 
-/** The content is synced under another name, then renamed. The rename is the durability point. */
+/** Publishes a snapshot: its manifest is synced under another name, then renamed, and the rename is synced. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
   await writeDurably(manifestPath(dir), `${JSON.stringify(manifest, null, 2)}\n`, 0o444);
   await syncPath(path.dirname(dir));
@@ -115,8 +116,8 @@ export async function readManifest(dir: string): Promise<Manifest> {
 }
 
 /**
- * Throws UnusableSnapshot if this folder must not be loaded here. Memory pages shared with the baseline were verified
- * with the baseline. They are read again only if the file is not the one that was saved.
+ * Throws UnusableSnapshot if this folder must not be loaded here. Of a saved state's memory only its own pages are
+ * read, unless the file has changed: pages shared with the baseline were verified with the baseline.
  */
 export async function verifyLoadable(
   { qemu, sums }: { qemu: QemuRoot; sums: SumsThread },

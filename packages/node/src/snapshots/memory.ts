@@ -1,4 +1,4 @@
-/** Memory of a stopped machine → the snapshot's memory file: a clone of the parent's file, plus the changed pages. */
+/** Writes the changed memory pages of a stopped machine into the snapshot's memory file, a clone of the parent's. */
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
@@ -7,10 +7,7 @@ import type { ChangedRun } from "./changed-pages.ts";
 import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
 
 const CHUNK_BYTES = 256 * KIB;
-/**
- * How long this may keep the thread, on which other machines' memory is verified too. It goes first because a guest
- * is stopped meanwhile.
- */
+/** How long the work may occupy its thread before other jobs get a turn. They wait, because a guest is stopped meanwhile. */
 const TURN_MS = 10;
 
 export interface ChangedMemory {
@@ -51,7 +48,7 @@ export async function writeChangedPages(
   }
 }
 
-/** A page whose content did not change stays shared with the parent. Equal sums alone do not prove that. */
+/** Writes the pages of a chunk that differ from the parent's; equal sums alone do not prove that a page does not. */
 function writeChanged(
   { file, parent }: { file: number; parent: number },
   chunk: Buffer,
@@ -80,7 +77,7 @@ function writeChanged(
   return written;
 }
 
-/** Reads the parent's file, whose pages are in the page cache of its machine. Those of a new clone are only on disk. */
+/** Compares a page with the parent's file, whose pages are in the page cache. Those of a new clone are only on disk. */
 function isSame(parent: number, content: Buffer, offset: number, old: Buffer): boolean {
   readFully(parent, old, offset);
   return old.equals(content);

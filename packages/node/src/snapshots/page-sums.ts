@@ -1,6 +1,6 @@
 /**
- * A checksum per page of a memory file, and which pages are the snapshot's own. Memory is cloned from its parent and
- * only changed pages are written, so only their sums change: a capture never reads the other pages.
+ * The table with a checksum per page of a memory file, and which pages are the snapshot's own. Memory is cloned from
+ * its parent and only changed pages are written, so only their sums change: a capture never reads the other pages.
  *
  * File: a little-endian uint32 CRC per page, then a bitmap with one bit per page.
  */
@@ -11,14 +11,14 @@ import { MIB } from "@vivarium/kit/sizes";
 export const PAGE_BYTES = 4096;
 const READ_BYTES = MIB;
 const READ_PAGES = READ_BYTES / PAGE_BYTES;
-/** Reading this many unwanted pages along is faster than a separate read for the next wanted ones. */
+/** Most unwanted pages between wanted ones that are read along, which is faster than a separate read. */
 const GAP_PAGES = 16;
-/** Reads in flight while the pages of one read are checked. */
+/** Number of concurrent reads, so that the next is in flight while the pages of one are checked. */
 const READS_AT_ONCE = 3;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
-/** A file of a snapshot does not match its manifest or its sums, or the snapshot does not fit this host. */
+/** The error for a snapshot whose files do not match its manifest or sums, or that does not fit this host. */
 export class UnusableSnapshot extends Error {}
 
 export class PageSums {
@@ -63,7 +63,7 @@ export class PageSums {
   }
 }
 
-/** Sums a whole memory file. Every page that is not empty is its own. */
+/** Sums a whole memory file. Every page that is not all zeros is the snapshot's own. */
 export async function sumMemory(file: string, bytes: number): Promise<PageSums> {
   const table = new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
   await eachPage(file, { count: table.sums.length, isWanted: () => true }, (page, content) => {
@@ -73,7 +73,7 @@ export async function sumMemory(file: string, bytes: number): Promise<PageSums> 
   return table;
 }
 
-/** Throws if a page does not match: of all pages, or only of the snapshot's own. */
+/** Throws UnusableSnapshot if a page does not match its sum. `scope`: all pages, or only the snapshot's own. */
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
   await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
@@ -112,7 +112,7 @@ async function eachPage(
   }
 }
 
-/** A read: `end` is behind its last page. Every wanted page is in one read. */
+/** The reads that cover all wanted pages, each from page `first` up to, but not including, page `end`. */
 function* spansOf({ count, isWanted }: Pages): Generator<{ first: number; end: number }> {
   let span: { first: number; end: number } | undefined;
   for (let page = 0; page < count; page++) {

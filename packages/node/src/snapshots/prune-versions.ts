@@ -7,11 +7,11 @@ import { readlink, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { foldersIn } from "./folder.ts";
 
-/** Includes the current version. */
+/** Number of newest versions that are kept, including the current one. */
 const KEPT_VERSIONS = 3;
 const POINTERS = ["current", "next"];
 const BASE_DISK = "root.ext4";
-/** Hidden from listings of versions. */
+/** Prefix of the name of a version that is being removed, which hides it from listings of versions. */
 const REMOVED = ".removed-";
 
 /** Returns the removed versions as `<template>@<version>`. */
@@ -43,7 +43,7 @@ async function dispensable(template: string): Promise<string[]> {
     .map(({ name }) => name);
 }
 
-/** A machine or saved state has the base disk as one more link, besides those of the baselines. */
+/** Age and use of a version. A machine or saved state is one more link to the base disk, besides the baselines' links. */
 async function lookAt(template: string, version: string): Promise<{ madeAtMs: number; isUsed: boolean }> {
   const dir = path.join(template, version);
   const disk = await stat(path.join(dir, BASE_DISK)).catch(() => undefined);
@@ -56,7 +56,7 @@ async function lookAt(template: string, version: string): Promise<{ madeAtMs: nu
   return { madeAtMs: made.mtimeMs, isUsed: disk !== undefined && disk.nlink > ownLinks };
 }
 
-/** Renamed first, so that a half removed version does not count as one. */
+/** Renames a version for its removal, so that a half removed one does not count as a version. */
 async function remove(template: string, version: string): Promise<void> {
   const going = path.join(template, `${REMOVED}${version}`);
   await rm(going, { recursive: true, force: true });

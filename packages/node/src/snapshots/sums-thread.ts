@@ -1,6 +1,6 @@
 /**
- * Sums memory and disks on another thread: the memory of a machine of 256 MiB takes a tenth of a second of processor
- * time, in which the daemon would answer no other request. Files are passed by path, never as bytes.
+ * Runs checksums of memory and disks on another thread: 256 MiB of memory take a tenth of a second of processor time,
+ * in which the daemon would answer no other request. Files are passed by path, never as bytes.
  *
  * If the thread dies, its pending jobs fail, and the next job starts another thread.
  */
@@ -21,7 +21,7 @@ export class SumsThread {
   #asked = 0;
   #isClosed = false;
 
-  /** Started ahead: the first job may be a capture, whose guest is stopped meanwhile. */
+  /** Starts the thread now, because the first job may be a capture, whose guest is stopped meanwhile. */
   constructor({ log, start = startWorker }: { log: Log; start?: () => Worker }) {
     this.#log = log;
     this.#start = start;
@@ -42,7 +42,7 @@ export class SumsThread {
     return await this.#ask("findChanged", [pid, mappings]);
   }
 
-  /** As `writeChangedPages`. Returns the new sums in a new table. */
+  /** Runs `writeChangedPages`. Returns the bytes written, and the new sums in a new table. */
   async writeChanged(
     source: PackedMemory,
     target: { file: string; sums: PageSums },
@@ -52,7 +52,7 @@ export class SumsThread {
     return { written, sums: PageSums.parse(sums) };
   }
 
-  /** Pending jobs fail. */
+  /** Ends the thread. Pending jobs fail. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#thread?.worker.terminate();

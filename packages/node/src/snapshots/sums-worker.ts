@@ -1,4 +1,4 @@
-/** The program of the thread of `SumsThread`: one answer per message. */
+/** The program of `SumsThread`'s thread, which answers each message with one message. */
 import { parentPort } from "node:worker_threads";
 import { changedRuns, type Mapping, packRuns, unpackRuns } from "./changed-pages.ts";
 import { crcOfFile } from "./file-crc.ts";

@@ -1,4 +1,4 @@
-/** The snapshots of this node: published folders below the pool, and those being made. */
+/** The snapshots of this node, which are published folders below the pool, and those being made. */
 import { existsSync } from "node:fs";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import path from "node:path";
@@ -27,7 +27,7 @@ export class SnapshotTable {
     return path.join(this.#dir, id);
   }
 
-  /** Undefined for a folder that is no snapshot's. */
+  /** The id of the snapshot in a folder; undefined for any other folder. */
   idOf(dir: string): string | undefined {
     return path.dirname(dir) === this.#dir ? path.basename(dir) : undefined;
   }
@@ -37,7 +37,7 @@ export class SnapshotTable {
     return this.#damage.names;
   }
 
-  /** At start: removes unpublished and half removed snapshots. Anything else that is damaged stays. */
+  /** Call at the daemon's start: removes unpublished and half removed snapshots. Damaged ones stay. */
   async removeUnpublished(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
     const remains = await removeRemains(this.#dir);
@@ -62,7 +62,7 @@ export class SnapshotTable {
     try {
       return { dir, manifest: await readManifest(dir) };
     } catch (cause) {
-      // It was removed between the two checks.
+      // The snapshot was removed between the two checks.
       if (!existsSync(dir)) return undefined;
       this.#noteDamage(dir, cause);
       throw damagedError("its manifest is missing or damaged", cause);
@@ -100,7 +100,7 @@ export class SnapshotTable {
     this.#damage.forget(this.dirOf(id));
   }
 
-  /** One at a time: of two concurrent copies, the second finds the first one published. */
+  /** Runs publications of copies one at a time, so that of two concurrent ones the second finds the first published. */
   publishCopy<T>(publish: () => Promise<T>): Promise<T> {
     return this.#copies.run(publish);
   }
@@ -116,7 +116,7 @@ export class SnapshotTable {
     return (await Promise.all(dirs.map(isCopy))).includes(true);
   }
 
-  /** A file is missing: the snapshot was deleted while in use, or it is damaged. */
+  /** The error for a missing file: the snapshot was deleted while in use, or it is damaged. */
   gone(source: Loadable, cause: Error): Error {
     if (existsSync(source.dir)) return this.unloadable(source, cause);
     return new NodeError("snapshot_not_found", `no snapshot ${path.basename(source.dir)} on this node`, {
@@ -124,7 +124,7 @@ export class SnapshotTable {
     });
   }
 
-  /** Remembers a saved state that fails verification; its files stay. Any other failure does not count against it. */
+  /** The error for a failed load. A state that fails verification or lacks a file is remembered as damaged; it stays. */
   unloadable(source: Loadable, cause: Error): Error {
     if (!(cause instanceof UnusableSnapshot) && !lacksFile(source.dir)) return cause;
     this.#noteDamage(source.dir, cause);

@@ -1,6 +1,6 @@
 /**
- * Machines loaded from the same files at the same time share one verification of them: the parent of sixteen children
- * is read once. A finished verification is never reused, because files may be damaged after it.
+ * Lets machines that are loaded from the same files at the same time share one verification: the parent of sixteen
+ * forked children is read once. A finished verification is never reused, because files may be damaged after it.
  */
 import { stat } from "node:fs/promises";
 import path from "node:path";
@@ -11,7 +11,7 @@ export class Verifications {
   readonly #verify: (loadable: Loadable) => Promise<void>;
   readonly #underWay = new Map<string, Promise<void>>();
 
-  /** Only for published files: a verification must not start while files are still written. */
+  /** `verify` is only called with published files, because files that are still written would fail it. */
   constructor(verify: (loadable: Loadable) => Promise<void>) {
     this.#verify = verify;
   }
@@ -27,7 +27,7 @@ export class Verifications {
   }
 }
 
-/** False if it could not read a file: its machine's links may be gone, while ours are still there. */
+/** False if the verification could not read a file: its machine's links may be gone, while this one's still exist. */
 async function isConclusive(verification: Promise<void>): Promise<boolean> {
   return await verification.then(
     () => true,
@@ -35,7 +35,7 @@ async function isConclusive(verification: Promise<void>): Promise<boolean> {
   );
 }
 
-/** Identifies files by what the links lead to, because each machine has links of its own. */
+/** Identifies files by device and inode, because each machine has links of its own. */
 async function identityOf({ dir, manifest }: Loadable): Promise<string> {
   const files = await Promise.all(SNAPSHOT_FILES.map((name) => stat(path.join(dir, name), { bigint: true })));
   return JSON.stringify([manifest, files.map(({ dev, ino }) => `${dev}:${ino}`)]);

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { AgentClient } from "../guest/client.ts";
 import type { Qmp } from "../qemu/qmp.ts";
-import { handshake, thawAndContinue } from "./guest-state.ts";
+import { handshake, thawAndContinue } from "./handshake.ts";
 import type { JournalEntry } from "./journal.ts";
 import { Machine } from "./machine.ts";
 

@@ -1,22 +1,19 @@
-/** Stops and continues a machine's guest, and records in the journal which of both it is. */
+/** Handshake with the agent of a guest that continues, and the thaw of its user's processes after a capture. */
 import { createHash, randomBytes } from "node:crypto";
 import type { AgentHealth } from "@vivarium/contract/guest";
 import { endsWithin, sleep } from "@vivarium/kit/clock";
-import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
-import { type JournalEntry, writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
-/** How long the end of a machine may take to be noticed. */
+/** How long to wait for the report that a machine ended. */
 const ENDS_WITHIN_MS = 500;
 
 /**
  * Sends the guest a new seed, the time and, unless the machine continues as the one that was saved, its own identity.
- * User processes run only after that, and not at all if the machine is to be stopped. Fails for a guest that does not
- * confirm, so that the machine is not used.
- *
- * An agent of an older version does not know how to stay frozen: it thaws its processes until its machine is stopped.
+ * User processes run only after that, and not at all if the machine is to be held. Fails for a guest that does not
+ * confirm, so that the machine is not used. An agent of an older version cannot keep the processes frozen: they run
+ * until the machine is stopped.
  */
 export async function handshake(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
   const { hostname, no_sudo, resume, hold } = machine.spec;
@@ -33,13 +30,14 @@ export async function handshake(machine: Machine, { isUnfrozen = false } = {}): 
   });
 }
 
-/** A baseline is ours, and so are its faults. If the process was killed, the guest is not the cause. */
+/** Whether a tenant's guest is at fault: not that of a baseline, and not if its QEMU was killed from outside. */
 async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
   await endsWithin(ENDS_WITHIN_MS, machine.qmp.closed);
   return machine.isRunning || machine.wasEndedByGuest;
 }
 
+/** Reseeds the guest and sets clock and identity. The agent then thaws its processes, unless they stay frozen. */
 export async function resumeAs(
   agent: AgentClient,
   { identity, stayFrozen }: { identity?: { hostname: string; no_sudo: boolean }; stayFrozen?: boolean } = {},
@@ -54,7 +52,7 @@ export async function resumeAs(
   return ack.health;
 }
 
-/** The same for every machine of a session, and different from any other session's. */
+/** A machine-id that all machines of a session share, and no other session has. */
 function machineIdOf(hostname: string): string {
   return createHash("sha256").update(`machine-id\0${hostname}`).digest("hex").slice(0, 32);
 }
@@ -62,16 +60,16 @@ function machineIdOf(hostname: string): string {
 const THAW_RETRY_MS = 1_000;
 
 /**
- * Continues a guest that was stopped or frozen for a capture, and sets its clock, which was stopped with it. An agent
- * that does not answer is asked again for as long as the machine lives, because its user's processes are frozen until
- * it thaws them.
+ * Continues a guest that was stopped or frozen for a capture, and sets its clock, which stopped meanwhile. An agent
+ * that does not answer is asked again as long as the machine lives, because its user's processes are frozen until
+ * then.
  */
 export async function thawAndContinue(machine: Machine): Promise<void> {
   await machine.qmp.execute("cont");
   await resumeAs(machine.agent).catch(() => void thawLater(machine));
 }
 
-/** Queued behind captures: a process that one capture froze must not be thawed on behalf of an earlier one. */
+/** Repeats the thaw, queued with captures, so that it does not thaw processes that a later capture froze. */
 async function thawLater(machine: Machine): Promise<void> {
   if (machine.isThawing) return;
   machine.isThawing = true;
@@ -88,20 +86,4 @@ async function isStillFrozen(machine: Machine): Promise<boolean> {
     () => false,
     () => true,
   );
-}
-
-export const markHeld = (config: NodeConfig, machine: Machine) =>
-  writeChange(config, machine, { state: "held", holding_for: undefined });
-
-export const markRunning = (config: NodeConfig, machine: Machine) =>
-  writeChange(config, machine, { state: "running", holding_for: undefined });
-
-export async function writeChange(
-  { dataDir }: NodeConfig,
-  machine: Machine,
-  change: Partial<JournalEntry>,
-): Promise<void> {
-  const entry = { ...machine.entry, ...change };
-  await writeEntry(dataDir, entry);
-  machine.entry = entry;
 }
