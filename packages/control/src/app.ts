@@ -72,11 +72,11 @@ const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
 interface AppOptions {
-  /** Refuse requests to pause, because no archive can make the pause durable. */
+  /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
   requireDurablePause: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
-  /** Where previews are reached. */
+  /** Scheme, domain and port under which visitors reach previews. */
   previewSite: PreviewSite;
   /** Names and addresses of this deployment, which no egress policy may list. */
   ownHosts: OwnHosts;
@@ -111,11 +111,11 @@ export interface App {
   /** The API key that was made; set at the first start on a database. */
   mintedKey: string | undefined;
   /**
-   * Starts the periodic work. Work that relies on rows waits until rows and node are reconciled: rows from a backup may
-   * have outdated deadlines.
+   * Starts the periodic work. Deadlines and the parts of a tick wait for the first look at the node, and then until the
+   * reconcile has ended or 5 s after the start are over: rows from a backup may have outdated deadlines.
    */
   startSweeps(): void;
-  /** Resolves once rows and node are reconciled, or 5 s have passed because the node does not answer. */
+  /** Resolves once the first reconcile has ended, but 5 s after the start at the latest: the node may not answer. */
   reconciled(): Promise<void>;
   meter: Meter;
   /** Checks all deadlines now instead of at the next interval. */
@@ -172,7 +172,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     close: async () => {
       stopping.abort();
       stopLooking();
-      // The server waits for open answers, and event streams end only here.
+      // Ends the event streams: the server's close waits for open answers.
       await parts.eventFeed.stop();
       await server.close();
       await parts.attachments.stop();
@@ -214,7 +214,7 @@ async function repeatFirstLook(parts: Parts, pauseMs: number, stopping: AbortSig
     await sleep(pauseMs, stopping);
 }
 
-/** Reconciles once, after the first look. Waits only a few seconds for a node that does not answer. */
+/** Reconciles once, after the first look. Resolves after 5 s at the latest: the node may not answer. */
 async function reconcileOnce(parts: Parts, hasLooked: Promise<void>, stopping: AbortSignal): Promise<void> {
   const over = new AbortController();
   const reconcile = () =>
@@ -294,7 +294,7 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
   return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
 }
 
-/** The sweeps warn about a database that is away; this loop runs too often for that. */
+/** Logs failures of the event feed. The sweeps warn about a database that is away; the feed looks too often for it. */
 function logPublishFailure(log: Log): (err: unknown) => void {
   return (err) => {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");

@@ -1,4 +1,4 @@
-/** The only file that reads the environment. */
+/** Reads the configuration from the environment. No other file of control reads the environment. */
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
@@ -77,15 +77,15 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     metricsListen: env.VIV_METRICS_LISTEN
       ? parseListen("VIV_METRICS_LISTEN", env.VIV_METRICS_LISTEN)
       : undefined,
-    /** Where previews are reached. Must match the gateway's configuration. */
+    /** Scheme, domain and port under which visitors reach previews. Must match the gateway's configuration. */
     previewSite: previewSite(env),
     logLevel: env.VIV_LOG_LEVEL,
-    /** System user to become when started as root; empty: stay. */
+    /** System user to become when started as root; empty: stay root. */
     user: env.VIV_CONTROL_USER,
     isSupervised: env.VIV_SUPERVISED === "1",
-    /** No other control plane can serve this database: the supervisor that started this one has claimed it. */
+    /** No other control plane serves this database, as the supervisor or the operator declares. */
     isAlone: env.VIV_SOLE_CONTROL === "1",
-    /** Refuse requests to pause, because no archive can make the pause durable. */
+    /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     /** Crash point at which this process kills itself, in tests. */
     crashAt: env.VIV_CRASH_AT,
@@ -96,7 +96,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
       orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,
       orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
     },
-    /** The node closes these to all sessions and has the same list. No policy may list addresses in them. */
+    /** Addresses that the node closes to all sessions. No egress policy may list one. */
     neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES),
   };
 }

@@ -1,12 +1,10 @@
+/** Makes control's own folder and drops root. */
 import { constants } from "node:fs";
 import { chown, mkdir, open, readdir } from "node:fs/promises";
 import path from "node:path";
 import { type Account, becomeAccount, requireAccount } from "@vivarium/kit/account";
 
-/**
- * Makes control's own folder. When started as root, gives the folder to `user` and becomes that user for good: nothing
- * that needs root may come after this.
- */
+/** When started as root, gives the folder to `user` and becomes that user for good: nothing later may need root. */
 export async function enterControlDir(controlDir: string, user: string): Promise<void> {
   await mkdir(controlDir, { recursive: true, mode: 0o700 });
   if (process.getuid?.() !== 0 || user === "") return;
@@ -15,7 +13,7 @@ export async function enterControlDir(controlDir: string, user: string): Promise
   becomeAccount(account);
 }
 
-/** The folder and the files in it, which an earlier start may have made as another user. */
+/** Gives the user the folder and the files in it, which an earlier start may have made as another user. */
 async function giveTo(controlDir: string, account: Account): Promise<void> {
   await chown(controlDir, account.uid, account.gid);
   for (const name of await readdir(controlDir)) await giveFile(path.join(controlDir, name), account);

@@ -1,3 +1,4 @@
+/** Finds a caller's checkpoint, or throws the error that the caller gets. */
 import { CHECKPOINT_ID_PATTERN, CHECKPOINT_NAME_PATTERN } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";

@@ -1,3 +1,4 @@
+/** Lists the checkpoints in scope, even if their session has ended. */
 import { CHECKPOINT_ID_PATTERN, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
@@ -9,7 +10,6 @@ import { type CheckpointRow, listCheckpointRows } from "./store.ts";
 /** Query of `GET /v1/checkpoints`. */
 export const CheckpointQuery = PageQuery.extend({ session_id: queryText().optional() });
 
-/** Lists all checkpoints in scope, even if their session has ended. */
 export async function listCheckpoints(
   db: Queries,
   scope: Scope,

@@ -1,4 +1,4 @@
-/** Row → public record. Unset optional fields are left out. */
+/** Turns a checkpoint's row into its public record. Unset optional fields are left out. */
 import type { Checkpoint } from "@vivarium/contract/api";
 import type { CheckpointRow } from "./store.ts";
 

@@ -1,3 +1,4 @@
+/** SQL of checkpoints. */
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import { isInScope } from "../access/store.ts";
@@ -58,7 +59,7 @@ export async function countCheckpoints(db: Queries, orgId: string): Promise<numb
   return count;
 }
 
-/** Newest first. */
+/** Checkpoints in scope, newest first. */
 export async function listCheckpointRows(
   db: Queries,
   scope: Scope,
@@ -90,7 +91,7 @@ export async function removeCheckpoint(
     .executeTakeFirst();
 }
 
-/** Those of the ids that are checkpoints. */
+/** Keeps only the ids that are checkpoints. */
 export async function keepOnlyCheckpoints(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("checkpoints").select("id").where("id", "in", ids).execute();

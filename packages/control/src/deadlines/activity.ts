@@ -1,13 +1,14 @@
+/** Records when sessions were last used, in batches. */
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { saveActivity } from "./store.ts";
 
-/** Counts one guest operation as in flight. */
+/** Counts one guest operation as in flight, from `Activity.lease` until `release`. */
 export interface ActivityLease {
-  /** The session was found to be the caller's: its activity is now recorded for other processes as well. */
+  /** Called when the session is known to be the caller's: from then on other processes learn of its activity. */
   confirm: () => void;
-  /** Idempotent. */
+  /** Ends the lease. Idempotent. */
   release: () => void;
 }
 type OwnedSession = Pick<SessionRow, "id" | "org_id">;
@@ -23,7 +24,7 @@ export class Activity {
   readonly #deps: { db: Database; log: Log };
   /** Last use of each session, not yet flushed. */
   #unflushed = new Map<string, Instant>();
-  /** Flushes in flight: readers may still see the older value in the row. */
+  /** Batches that are being written: readers may still see the older value in the row. */
   readonly #flushing = new Set<Map<string, Instant>>();
   /** Sessions whose last operation in flight has ended since the last flush. */
   readonly #released = new Set<string>();
@@ -89,7 +90,7 @@ export class Activity {
     return this.isInUse(session) || latest(this.#known(), session.id) !== undefined;
   }
 
-  /** Whether a guest operation of this process is in flight, or looks for its session. */
+  /** Whether a guest operation of this process is in flight, confirmed or not. */
   isInUse(session: OwnedSession): boolean {
     return this.#inFlight.has(session.id) || this.#pending.has(pendingKey(session.org_id, session.id));
   }

@@ -1,16 +1,16 @@
-/** Which of a session's deadlines is due, and when to look next. Pure: rows and instants in, decisions out. */
+/** Decides which of a session's deadlines is due, and when the next one will be. Pure. */
 import { LIMITS, type SessionEvent, type SessionState } from "@vivarium/contract/api";
 
 /**
- * Every process flushes its activity about once a second. A session is idle only after this much more time without any,
- * so that activity of another process is not missed.
+ * Added to the idle timeout. Each process writes its activity about a second late, and activity of another process must
+ * not be missed.
  */
 export const IDLE_GRACE_MS = 2_000;
 
 /** Time for a client to reconnect, for example after a network change, before the detach policy applies. */
 export const DETACH_GRACE_MS = 1_000;
 
-/** RFC 3339 ends with the year 9999. A later deadline never passes. */
+/** The end of the dates of RFC 3339. A later deadline never passes. */
 const END_OF_DATES = Date.UTC(9999, 11, 31);
 
 /** The columns that determine a session's deadlines. */
@@ -29,7 +29,7 @@ export interface ClockRow {
   /** When the lease of the last terminal, or tunnel, ended or will end; null or absent: never attached. */
   pty_until?: Date | null;
   tunnel_until?: Date | null;
-  /** Until then a guest operation counts as in flight. */
+  /** The time until which a guest operation counts as in flight. */
   used_until?: Date | null;
 }
 
@@ -98,7 +98,7 @@ function lastUsed({ last_active_at, pty_until, tunnel_until }: ClockRow): Date {
   return latest(last_active_at, pty_until, tunnel_until);
 }
 
-/** Counts from the end of the last terminal, tunnel, command or transfer. */
+/** The deadline of the detach policy, from the end of the last terminal, tunnel, command or transfer. */
 function lastTerminalDetached({
   on_pty_detach: policy,
   pty_until,

@@ -1,10 +1,10 @@
-/** SQL for sessions that are due: claim them, read their clocks, set the next check. By `service_now()`. */
+/** SQL for sessions that are due: claim them, read their clocks, set the next check. Times are by `service_now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { findSessions, type SessionRow } from "../sessions/store.ts";
 import type { ClockRow } from "./clocks.ts";
 
-/** A session with its clock inputs. Leases use `now()`; here they are converted to the deadlines' clock. */
+/** A session with the times that decide its deadlines. Ends of leases are converted from `now()` to `service_now()`. */
 export type DueSession = SessionRow & { now: Date } & Required<
     Pick<ClockRow, "pty_until" | "tunnel_until" | "used_until">
   >;
@@ -25,8 +25,8 @@ function attachedUntil(kind: "pty" | "tunnel") {
 }
 
 /**
- * Claims sessions that are due for `leaseMs`, after which another process may claim them. Sessions with an operation in
- * flight are skipped: the end of the operation makes them due again.
+ * Claims due sessions for `leaseMs`; then another process may claim them. Sessions with an operation in flight are
+ * skipped: the end of the operation makes them due again.
  */
 export async function claimDueSessions(db: Queries, limit: number, leaseMs: number): Promise<DueSession[]> {
   const taken = await db

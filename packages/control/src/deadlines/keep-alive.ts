@@ -1,7 +1,7 @@
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** From now on the machine is asked for its processes before the session counts as idle. */
+/** Notes that the guest may have `keep_alive` processes: it is asked for them before the session counts as idle. */
 export async function setMayKeepAlive(
   db: Queries,
   { id, may_keep_alive: isNoted }: SessionRow,

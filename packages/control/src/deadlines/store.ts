@@ -1,10 +1,10 @@
-/** SQL of activity: when each session was last used. Times are by `service_now()`. */
+/** SQL of activity: `last_active_at` is by `service_now()`, `busy_until` is a lease and by `now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 
 /** How long a session stays busy without renewal, which comes about once a second while an operation is in flight. */
 const BUSY_LEASE_MS = 3_000;
-/** How long it stays busy after the last operation of this process: time for other processes to renew for theirs. */
+/** How long a session stays busy after the last operation of this process: other processes renew for theirs. */
 const BUSY_TAIL_MS = 1_500;
 
 interface ActivityEntry {

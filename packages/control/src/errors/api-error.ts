@@ -1,6 +1,6 @@
 import type { ErrorCode } from "@vivarium/contract/api";
 
-/** The only error that callers see. Its code decides the status; http/render-error.ts writes it. */
+/** The only error that callers see. Its code determines the HTTP status; http/render-error.ts writes the answer. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   /** Overrides the Retry-After of the error's code; null: no header. */
@@ -18,7 +18,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The same sentence for foreign, destroyed and unknown ids, so that a caller cannot distinguish them. */
+/** Has one message for foreign, destroyed and unknown ids, so that a caller cannot distinguish them. */
 export class SessionNotFound extends ApiError {
   constructor() {
     super(

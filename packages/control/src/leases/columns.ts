@@ -35,7 +35,7 @@ function timeOfCommand(move: Move) {
   };
 }
 
-/** Minimum time after a catch-up: as much as a command gets beyond its own time. */
+/** The least time that a command gets after a catch-up: as much as it gets beyond its own timeout. */
 const FOUND_COMMAND_MS = 30_000;
 
 /**

@@ -4,7 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import { leaseEnd } from "../db/time.ts";
 import { findSessions, type SessionRow } from "../sessions/store.ts";
 
-/** The end of a lease that starts with an insert. From the present time: the transaction may have waited before. */
+/** The end of a new row's lease, counted from the present: the start of the transaction (`now()`) may be long past. */
 export function leaseFromNow(ms: number): RawBuilder<Date> {
   return sql<Date>`clock_timestamp() + make_interval(secs => ${ms / 1000})`;
 }

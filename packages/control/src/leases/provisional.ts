@@ -12,7 +12,7 @@ import { leaseFromNow } from "./lease.ts";
 /** How long the lease lasts without renewal. */
 export const PROVISIONAL_LEASE_MS = 5_000;
 
-/** For the insert. The claim keeps the sweep from provisioning the session, which the caller may not want any more. */
+/** Lease columns of a new row. The claim keeps the sweep from provisioning a session that no caller waits for. */
 export function provisionalLeaseColumns() {
   return {
     destroy_after: leaseFromNow(PROVISIONAL_LEASE_MS),

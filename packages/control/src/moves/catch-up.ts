@@ -1,8 +1,7 @@
 /**
- * Catches rows up with the node. After the database was restored from a backup, a row may be older than what the node
- * has: the session was paused and woken since. Such a row moves forward to the machine on the node, or to the state
- * that was saved last, so that nothing since the backup is lost. A machine or a saved state that an interrupted
- * operation of this database left is an orphan instead, and is removed.
+ * Catches up rows that are older than the node, because the database was restored from a backup and the session was
+ * paused and woken since. Such a row moves forward to the machine on the node, or to the newest snapshot, so that
+ * nothing is lost. A machine or a snapshot that an interrupted operation of this database left is an orphan instead.
  */
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { keepOnlyNamed } from "../operations/store.ts";
@@ -15,9 +14,9 @@ import { insertSnapshotName } from "./store.ts";
 type IsNewer = (session: SessionRow, machine: MachineStatus) => boolean;
 
 /**
- * Catches the row up with the newest of the machines. Returns whether the row was older. `machines` must be all
- * machines of the session on the node, listed before the row was read. An operation in an old row is outdated too, and
- * ends.
+ * Moves the row forward to the session's current machine on the node, if the row is older. Returns whether it was.
+ * `machines` must be all machines of the session on the node, listed before the row was read. An operation in an old
+ * row is outdated too, and ends.
  */
 export async function catchUpWithMachine(
   { db, signals, log }: Pick<MoveDeps, "db" | "signals" | "log">,
@@ -25,7 +24,7 @@ export async function catchUpWithMachine(
   machines: readonly MachineStatus[],
   isNewer?: IsNewer,
 ): Promise<boolean> {
-  // The caller of a run with an old row is gone. The run's lease ends the session.
+  // The caller of such a run is gone. The run's lease ends its session.
   if (session.origin === "run") return false;
   const machine = newerMachine(session, machines, isNewer);
   if (!machine) return false;
@@ -55,7 +54,7 @@ export function newerMachine(
   return machine && isNewer(session, machine) ? machine : undefined;
 }
 
-/** The machine that runs. If all are stopped, the last one: it was about to be continued or removed. */
+/** The newest running machine; if none runs, the newest held one, which was about to be continued or removed. */
 function currentMachine(session: SessionRow, machines: readonly MachineStatus[]): MachineStatus | undefined {
   const newestFirst = machines
     .filter(({ machine_id: id }) => incarnationOf(id) >= session.incarnation)
@@ -66,9 +65,9 @@ function currentMachine(session: SessionRow, machines: readonly MachineStatus[])
 }
 
 /**
- * An interrupted operation of this database can leave a machine with the next incarnation. It raises the network
- * generation in the row before it asks for the machine. So a higher incarnation, or a later generation, comes from a
- * row that was lost with the backup.
+ * Whether a newer version of the row, lost since the backup, started the machine. An interrupted operation of this
+ * database can also leave a machine of the next incarnation, but it raises the network generation in the row first. So
+ * a higher incarnation, or a later generation, proves the loss.
  */
 export function isNewerThanRow(
   session: SessionRow,
@@ -79,7 +78,7 @@ export function isNewerThanRow(
   return number > session.incarnation + 1 || generation > session.network_generation;
 }
 
-/** Catches the row up with a snapshot that was saved after the row was written. Returns the new row, if any. */
+/** Moves the row forward to the session's newest snapshot, if that is newer. Returns the moved row; else undefined. */
 export async function catchUpWithSavedState(
   { db, log }: Pick<MoveDeps, "db" | "log">,
   session: SessionRow,
@@ -109,8 +108,8 @@ export async function catchUpWithSavedState(
 const operationOf = ({ op_id: id }: SessionRow) => (id === null ? {} : { operation: { id } });
 
 /**
- * The newest saved state of the session that this database does not know. It knows the names of all snapshots that it
- * asked for, even of those that it discarded.
+ * The newest snapshot of the session that no operation of this database asked for. `snapshot_names` has all that were
+ * asked for and are on the node, even if they were discarded since.
  */
 async function newestForeignSnapshot(
   db: MoveDeps["db"],

@@ -3,12 +3,15 @@ import type { NetworkReports } from "../egress/reports.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { FrameDeps } from "../operations/frame.ts";
 
-/** Dependencies of moves, and of the folders above. */
+/** Dependencies of moves. Folders on higher floors (ARCHITECTURE.md) extend them. */
 export interface MoveDeps extends FrameDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;
-  /** Refuse requests to pause and skip idle pauses: no storage tier can make them durable beyond their node yet. */
+  /**
+   * Refuses pause requests, and skips pauses for idleness and detach: no archive can store them outside of their node.
+   * Pauses for `max_lifetime`, `continuous_live_limit` and the organisation's egress cap are carried out regardless.
+   */
   requireDurablePause: boolean;
   /** Stops provisioning of a session that was destroyed. */
   provisioner: { cancel(sessionId: string): void };

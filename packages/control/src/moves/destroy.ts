@@ -1,3 +1,4 @@
+/** Ends a session for good: the row first, so that the session is unreachable at once, then the machine. */
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
@@ -11,12 +12,11 @@ type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "
 interface DestroyOptions {
   event?: DestroyEvent;
   endReason?: EndReason;
-  /** If a machine may be running, retry for a moment while the node is away. The session has ended in any case. */
+  /** If a machine may be running, its deletion is retried for up to 5 s while the node is away. */
   isNodeAwaited?: boolean;
 }
 const ATTEMPTS = 10;
 
-/** Ends a session for good: the row first, so that it is unreachable at once, then the machine. */
 export async function destroySession(
   deps: MoveDeps,
   session: SessionRow,

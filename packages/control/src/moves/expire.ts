@@ -15,7 +15,7 @@ export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow):
   return true;
 }
 
-/** Reads a session. A paused session whose lifetime is over is marked as expired first, as every verb does. */
+/** Reads a session. If it is paused, its lifetime is over and no operation holds it, it is first marked as expired. */
 export async function readSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const session = await getSession(deps.db, scope, id);
   const isOver =

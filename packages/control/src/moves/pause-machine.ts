@@ -1,4 +1,4 @@
-/** Pauses a live session: captures its machine into a snapshot, then removes it (docs/design/operations.md). */
+/** Carries out the pause of a live session: snapshot, commit, deletion of the machine (docs/design/operations.md). */
 
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -16,7 +16,7 @@ import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { commitMove } from "./save-move.ts";
 
-/** A refused pause may have stopped the guest for a while, so a deadline tries again only after this time. */
+/** Time until a deadline tries a refused pause again: each attempt may stop the guest for a moment. */
 const RETRY_MS = 10_000;
 
 export type PauseTimings = CaptureTimings & { total: number };
@@ -25,8 +25,8 @@ export interface Paused {
   timings: PauseTimings;
 }
 
-/** BUSY if the session moved, an operation is in flight, or `isStillDue` is false at the time of the claim. */
-export async function pauseLiveSession(
+/** BUSY if the session moved, an operation is in flight, or `isStillDue` is false in the transaction of the claim. */
+export async function claimAndPause(
   deps: MoveDeps,
   session: SessionRow,
   why: Pick<OperationInput, "event" | "wake_at">,
@@ -37,11 +37,11 @@ export async function pauseLiveSession(
   const claimed = isStillDue
     ? deps.db.transaction().execute(async (tx) => ((await isStillDue(tx)) ? await claim(tx) : undefined))
     : claim(deps.db);
-  return await operate(deps, claimed, (op) => pauseMachine(deps, op));
+  return await operate(deps, claimed, (op) => carryOutPause(deps, op));
 }
 
-/** Idempotent: also run by the process that takes the operation over. */
-export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Paused | typeof BUSY> {
+/** Carries out a claimed pause. Idempotent: also run by the process that takes the operation over. */
+export async function carryOutPause(deps: MoveDeps, op: Operation): Promise<Paused | typeof BUSY> {
   if (wasUsedSinceDecision(deps, op)) {
     await deps.operations.clear(op);
     return BUSY;
@@ -51,7 +51,7 @@ export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Pause
     make: (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal),
     commit: (snapshot) => commit(deps, op, snapshot),
     finish: (session, snapshot, elapsedMs) => {
-      deps.operations.runInBackground(releaseMachine(deps, op.session));
+      deps.operations.runInBackground(deleteStoppedMachine(deps, op.session));
       const timings = { ...(snapshot.timings ?? NO_TIMINGS), total: elapsedMs() };
       const facts = { event: eventOf(op), bytes: snapshot.bytes };
       return { outcome: { session, timings }, timings, facts };
@@ -77,7 +77,7 @@ async function commit({ db }: MoveDeps, op: Operation, snapshot: SnapshotStatus)
   });
 }
 
-/** After a refusal of the node: continues the machine, if it is stopped, and leaves the session live. */
+/** After a refusal by the node: the machine continues and the session stays live, or ends if its lifetime is over. */
 async function rollBack(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
     if (!isRefusal(error)) throw error;
@@ -95,8 +95,8 @@ async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
   await releaseSession(deps, row);
 }
 
-/** Removes the stopped machine and the previous saved state. The reconciler finds whatever fails here. */
-async function releaseMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
+/** Deletes the stopped machine and the previous snapshot. The sweep deletes what could not be deleted here. */
+async function deleteStoppedMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
   await collectFinalCounters(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);

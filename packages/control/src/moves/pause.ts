@@ -1,3 +1,4 @@
+/** Answers a pause request: waits until no operation holds the session, decides, and pauses it. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { readDeadlineTime } from "../db/time.ts";
@@ -8,9 +9,9 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { MoveDeps } from "./deps.ts";
-import { type Paused, pauseLiveSession } from "./pause-machine.ts";
+import { claimAndPause, type Paused } from "./pause-machine.ts";
 
-/** Pauses a session. If it is paused already, only sets its scheduled wake. */
+/** Pauses a session. If it is paused already, only sets or clears its scheduled wake. */
 export async function pauseSession(
   deps: MoveDeps,
   scope: Scope,
@@ -21,11 +22,11 @@ export async function pauseSession(
   // Only requests with the same scope and the same body share an outcome.
   const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
   return await deps.operations.singleFlight(key, () =>
-    whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)),
+    whenFree(deps, id, () => decideAndPause(deps, scope, id, wakeAt)),
   );
 }
 
-async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {
+async function decideAndPause(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {
   const session = await getSession(deps.db, scope, id);
   if (session.state === "paused") {
     const saved = session.op === null ? await saveWakeAt(deps.db, id, { wakeAt }) : undefined;
@@ -40,7 +41,7 @@ async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | 
     );
   }
   const why = { event: "pause" as const, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
-  return await pauseLiveSession(deps, session, why);
+  return await claimAndPause(deps, session, why);
 }
 
 async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {

@@ -10,9 +10,9 @@ import { markReleased } from "./store.ts";
 const NEVER = new AbortController().signal;
 
 /**
- * Removes from the node what an ended or failed session has: its machine, its saved state, and whatever an interrupted
+ * Removes from the node what an ended or failed session has: its machine, its snapshot, and all that an interrupted
  * operation may have made. A failure is only logged: the row stays unreleased, and the sweep tries again. With
- * `isNodeAwaited`, deleting machines is retried for a moment while the node is away.
+ * `isNodeAwaited`, the deletion of machines is retried for up to 5 s while the node is away.
  */
 export async function releaseSession(
   { db, nodes, log }: Pick<MoveDeps, "db" | "nodes" | "log">,
@@ -20,9 +20,9 @@ export async function releaseSession(
   { isNodeAwaited = false } = {},
 ): Promise<void> {
   const deleteMachine = (id: string) => nodes.deleteMachine(id);
-  const deleteForAnswer = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
+  const deleteOrRetry = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
-    await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteForAnswer : deleteMachine));
+    await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteOrRetry : deleteMachine));
     crashPoint("release.machines");
     await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
     crashPoint("release.snapshots");

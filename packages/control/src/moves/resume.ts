@@ -18,7 +18,7 @@ export async function resumeSession(deps: MoveDeps, scope: Scope, id: string): P
       return session.op === null ? await wakeSession(deps, session, "resume") : BUSY;
     }
     if (session.state !== "live") throw notUsable(session);
-    // A pause in flight completes first. A stopped machine is continued before the session counts as live.
+    // Waits for an operation that stops the guest: a pause, a restore, or a `settle`, which may continue the machine.
     return stopsGuest(session.op) ? BUSY : session;
   };
   const waitMs = LIMITS.creatingWaitMs;

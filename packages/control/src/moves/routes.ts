@@ -1,3 +1,4 @@
+/** Routes that read, destroy, pause and resume a session. */
 import { END_REASONS, PausedSession, PauseRequest, SessionRecord } from "@vivarium/contract/api";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";

@@ -1,4 +1,4 @@
-/** Writes moves. A move is one statement over columns of several folders; each folder supplies its own assignments. */
+/** Moves a session: collects the assignments of all folders that own columns, for one statement of `store.ts`. */
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
@@ -24,7 +24,7 @@ export interface MoveDetails {
   /** Address of the new machine. */
   guestIp?: string;
   wakeAt?: Date | null;
-  /** The checkpoint of a restore. */
+  /** The checkpoint that the session was restored to. */
   restoredFrom?: string;
   /** Network generation of a machine that this database did not start: its network may differ from the row's. */
   foundGeneration?: number;
@@ -47,7 +47,7 @@ export async function saveMove(
   return await writeMove(db, id, move, details, columns);
 }
 
-/** Moves the session by an event. Undefined if its state refuses the event, or as `saveMove`. */
+/** Moves the session by an event. Undefined if its state refuses the event, or when `saveMove` is. */
 export async function moveSession(
   db: Queries,
   session: SessionRow,
@@ -58,7 +58,7 @@ export async function moveSession(
   return move && (await saveMove(db, session.id, move, details));
 }
 
-/** Moves the session of an operation, and ends the operation or turns it into a `settle`. */
+/** Moves the session of an operation, and ends the operation or turns it into a `settle`. Retried until stored. */
 export async function commitMove(
   db: Database,
   op: Operation,

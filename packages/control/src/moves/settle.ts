@@ -34,7 +34,7 @@ export async function settleMachines(deps: MoveDeps, op: Operation): Promise<voi
   await deps.operations.clear(op);
 }
 
-/** False if the row is older than its machines. Nothing is removed then: the next reconcile catches the row up. */
+/** Deletes all machines but `wanted`. False, and deletes none, if the row is older: the next reconcile moves it. */
 async function removeOthers({ nodes }: MoveDeps, session: SessionRow, wanted?: string): Promise<boolean> {
   const all = await nodes.listMachines();
   const machines = all.filter(({ machine_id: id }) => sessionIdOf(id) === session.id);

@@ -3,7 +3,7 @@ import { networkSpec } from "../egress/prepare.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** The node's spec for the first machine of a session. */
+/** The spec for a session's first machine. Wake and restore start the next machine with another snapshot. */
 export function startSpec(session: SessionRow): StartSpec {
   return {
     template: session.baseline ?? session.template,

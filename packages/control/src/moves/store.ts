@@ -1,3 +1,4 @@
+/** SQL of moves: one statement writes the session's row and its event. */
 import type { CreateTiming } from "@vivarium/contract/api";
 import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
@@ -10,14 +11,15 @@ import type { MoveDetails } from "./save-move.ts";
 
 /**
  * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a
- * session are numbered in the order of its moves. Undefined if the session moved since the decision.
+ * session are numbered in the order of its moves. Undefined if the row moved since the decision, or if the operation in
+ * it is not the one of `details`.
  */
 export async function writeMove(
   db: Queries,
   id: string,
   move: Move,
   details: MoveDetails,
-  /** Assignments of other folders. */
+  /** Assignments to the columns of other folders. */
   columns: UpdateObject<Tables, "sessions">,
 ): Promise<SessionRow | undefined> {
   const event = eventOfMove(move, details);
@@ -65,7 +67,7 @@ function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: M
     ...(move.incarnation !== move.from.incarnation && { guest_ip: guestIp ?? null }),
     ...(entersLive(move) && { live_since: now, paused_at: null }),
     ...(entersLive(move) && !isCreating(move.from.state) && { resumed_at: now }),
-    // A saved state found on the node is newer than the row. Its real pause time is unknown, so it counts from now.
+    // When the snapshot was found on the node, the time of the pause is unknown: it counts from now.
     ...((entersPause(move) || move.event === "saved_state_found") && { paused_at: now }),
     ...(snapshot && { snapshot_id: snapshot.id, snapshot_bytes: snapshot.bytes }),
     ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),

@@ -24,7 +24,7 @@ export const WAKE_RETRY_MS = 5_000;
 
 type WakeEvent = Extract<SessionEvent, "resume" | "operation_wake" | "tunnel_attach" | "wake_at_reached">;
 
-/** Wakes the session once for all who need it at the same time. BUSY: the caller must read the row again. */
+/** Wakes the session once for all callers that need it at the same time. BUSY: the caller must read the row again. */
 export async function wakeSession(
   deps: MoveDeps,
   session: SessionRow,
@@ -35,12 +35,12 @@ export async function wakeSession(
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await emitIfRefused(deps.db, wanted, () =>
-      operate(deps, claimWithSlot(deps, session, "wake", { event }), (op) => wakeMachine(deps, op)),
+      operate(deps, claimWithSlot(deps, session, "wake", { event }), (op) => carryOutWake(deps, op)),
     );
   });
 }
 
-/** Claims an operation that makes a paused session live: checks the ceilings and chooses its network. */
+/** Claims an operation that makes a paused session live: checks the ceilings, chooses the next machine's network. */
 export async function claimWithSlot(
   { db, operations }: Pick<MoveDeps, "db" | "operations">,
   session: SessionRow,
@@ -55,8 +55,8 @@ export async function claimWithSlot(
   });
 }
 
-/** Idempotent: also run by the process that takes the operation over. A repeated start returns the same machine. */
-export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
+/** Carries out a claimed wake. Idempotent, also in another process: a repeated start returns the same machine. */
+export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
   const machineId = nextMachineIdOf(op.session);
   let timings: CreateTiming;
   return await carryOut(deps, op, {
@@ -71,7 +71,7 @@ export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<Sessio
       });
     },
     finish: (session) => ({ outcome: session, timings, facts: { event: op.input.event } }),
-    // The next wake uses the same machine id, so nothing of this one may remain.
+    // The next attempt starts a machine with the same id, so nothing of this one may remain.
     remove: () => deps.nodes.deleteMachine(machineId),
     lookAfterMs: op.input.event === "wake_at_reached" ? WAKE_RETRY_MS : 0,
     // Not retryable: a broken guest stays broken. One more resume is suggested, because a busy host can look the same.

@@ -2,7 +2,7 @@
 
 export const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };
 
-/** The move ends the operation, or turns it into a `settle` of the session's machines. */
+/** Ends the operation, or turns it into a `settle` of the session's machines. */
 export function operationColumns({ thenSettle }: { thenSettle?: boolean }) {
   return thenSettle ? { op: "settle" as const, op_input: "{}" } : NO_OPERATION;
 }

@@ -1,6 +1,6 @@
 /**
  * The frame of an operation: claim, node call, commit, roll-back, report. Pause, wake, restore, checkpoint, fork and
- * template bring their own steps. Each step bears repetition, because any process may have to repeat it
+ * template bring their own steps. Each step is idempotent, because any process may have to repeat it
  * (docs/design/operations.md).
  */
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -29,7 +29,7 @@ export interface FrameDeps {
 
 type Framed = Exclude<OperationKind, "settle">;
 
-/** Crash points, and the log message of a success. */
+/** By kind: the crash points after claim and commit, and the log message of a success. */
 const REPORTS: Record<Framed, { intent: string; commit: string; done: string }> = {
   pause: { intent: "pause.intent", commit: "pause.commit", done: "session paused" },
   wake: { intent: "wake.intent", commit: "wake.commit", done: "session awake" },
@@ -47,7 +47,7 @@ export interface Steps<Made, Row, Outcome> {
   commit(made: Made, elapsedMs: () => number): Promise<Row | undefined>;
   /** Runs after the commit. The timings (milliseconds by stage) go to metrics and log, the facts to the log. */
   finish(row: Row, made: Made, elapsedMs: () => number): Promise<Finished<Outcome>> | Finished<Outcome>;
-  /** Removes from the node whatever `make` may have made. */
+  /** Removes from the node anything that `make` may have made. */
   remove(): Promise<unknown>;
   /** Undoes the operation. The default removes what was made and clears the operation. */
   rollBack?(): Promise<void>;
@@ -70,7 +70,7 @@ export interface Finished<Outcome> {
   facts?: Record<string, unknown>;
 }
 
-/** Runs the work of a claimed operation. BUSY if the claim failed: the session moved, or has an operation in flight. */
+/** Runs `work` after the claim. BUSY if the claim failed: the session moved, or has an operation in flight. */
 export async function operate<T>(
   { operations }: Pick<FrameDeps, "operations">,
   claim: Promise<SessionRow | undefined>,
@@ -123,14 +123,15 @@ async function makeAndCommit<Made, Row, Outcome>(
   return row === undefined ? await calledOff(deps, op, steps) : { made, row };
 }
 
-/** A failure before the commit: the session stays as it was. */
+/** After a failure before the commit: ends the operation if that is safe, else leaves it to a take-over. */
 async function endAfter(deps: FrameDeps, op: Operation, steps: Ending, error: unknown): Promise<void> {
   if (isRefusal(error) || steps.whenUnsure === "roll back") return await rollBack(deps, op, steps);
-  const isUnheard = error instanceof NodeError && error.failure === "unreachable";
-  if (isUnheard && !op.isTakenOver) await deps.operations.clear(op, { lookAfterMs: steps.lookAfterMs });
+  const hasNotReachedNode = error instanceof NodeError && error.failure === "unreachable";
+  if (hasNotReachedNode && !op.isTakenOver)
+    await deps.operations.clear(op, { lookAfterMs: steps.lookAfterMs });
 }
 
-/** The operation was cancelled, or is not in the row any more. */
+/** Ends the work on an operation that was cancelled, or that is not in the row any more. */
 async function calledOff(
   deps: FrameDeps,
   op: Operation,

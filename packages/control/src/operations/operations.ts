@@ -1,4 +1,4 @@
-/** Operations of this process: claims them, renews their claims, and gives identical requests one shared outcome. */
+/** Claims and runs the operations of this process, renews their claims, and shares outcomes of identical requests. */
 import { repeatAfter } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
@@ -32,7 +32,7 @@ export interface Operation {
   readonly input: OperationInput;
   /** The session as it was when the operation was claimed. */
   readonly session: SessionRow;
-  /** Another process started it, and how far it got is unknown. */
+  /** Started by another process that died: the step that it had reached is unknown. */
   readonly isTakenOver: boolean;
   /** Aborted when the session has ended, the claim is lost, or this process shuts down. */
   readonly signal: AbortSignal;
@@ -108,7 +108,7 @@ export class Operations {
     return await outcome;
   }
 
-  /** Work that no caller waits for, except `stop`. */
+  /** Runs work that no caller waits for, except `stop`. */
   runInBackground(work: Promise<unknown>): void {
     const logged = work.catch((err: unknown) => this.#deps.log.warn({ err }, "background work failed"));
     this.#background.add(logged);
@@ -124,7 +124,7 @@ export class Operations {
     this.#running.get(sessionId)?.cancel.abort();
   }
 
-  /** Takes over operations whose process died. */
+  /** Claims operations whose process died, so that this process completes or reverts them. */
   async claimLapsed(lapsedBefore: Date): Promise<SessionRow[]> {
     const except = [...this.#running.keys()];
     return await claimLapsedOperations(this.#deps.db, { except, lapsedBefore });
@@ -163,7 +163,7 @@ export class Operations {
   }
 }
 
-/** The snapshot that the operation makes. */
+/** The id of the snapshot that the operation makes. */
 export function snapshotIdOf({ kind, input }: Operation): string {
   if (input.snapshot_id === undefined) throw new Error(`the ${kind} in the row names no snapshot`);
   return input.snapshot_id;

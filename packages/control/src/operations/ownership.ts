@@ -6,7 +6,7 @@ import { findSessionById } from "../sessions/store.ts";
 import type { Operation } from "./operations.ts";
 
 /**
- * Owner of an operation that was cancelled or could not be committed.
+ * The owner of an operation that was cancelled or could not be committed.
  *   ours     still in the row under this id: this process shuts down, or the database is away
  *   another  another process took it over, committed it or rolled it back; the row has the outcome
  *   ended    the session has ended, so whatever the operation made is an orphan

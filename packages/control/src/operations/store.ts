@@ -1,3 +1,4 @@
+/** SQL of the operation columns of a session, and of the names of snapshots that operations asked for. */
 import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
@@ -29,7 +30,7 @@ export async function claimOperation(
       op_id: randomId(),
       op_input: JSON.stringify(input),
       op_claimed_until: leaseEnd(OPERATION_LEASE_MS),
-      // In the same statement: a second update in one transaction would lock the referenced rows again.
+      // Not in a second update, which would lock the rows that foreign keys refer to again.
       ...network,
     })
     .where((row) => row.and({ id, state, incarnation, op: null }))
@@ -110,14 +111,14 @@ export async function claimLapsedOperations(
     .execute();
 }
 
-/** Those of the snapshots that operations of this database asked for, whether or not a row still refers to them. */
+/** Keeps only the snapshots that operations of this database asked for, whether or not a row still refers to them. */
 export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("snapshot_names").select("id").where("id", "in", ids).execute();
   return rows.map(({ id }) => id);
 }
 
-/** Deletes names, at least a day old, of snapshots neither on the node (`listed`) nor referred to by a row (`owners`). */
+/** Deletes names, a day old or more, of snapshots neither on the node (`listed`) nor referred to by rows (`owners`). */
 export async function deleteOldNames(
   db: Queries,
   listed: string[],

@@ -278,11 +278,11 @@ describe("the reconcile", () => {
     const since = new Map<string, number>([["pau_gone", 0]]);
     const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
     const orphans = new OrphanSnapshots(deps, since);
-    await orphans.remove();
+    await orphans.removeOrCatchUp();
     expect([...since.keys()]).toEqual([orphan]);
     expect(control.node.snapshots.has(orphan)).toBe(true);
     for (const id of [orphan, saved, captured.snapshotId]) since.set(id, performance.now() - 5_001);
-    await orphans.remove();
+    await orphans.removeOrCatchUp();
     expect([...control.node.snapshots.keys()].sort()).toEqual([saved, captured.snapshotId].sort());
     nodes.close();
     await db.destroy();
@@ -301,7 +301,7 @@ describe("the reconcile", () => {
       snapshotOwners: [async () => []],
     };
     const orphans = new OrphanSnapshots(deps, longAgo(saved));
-    await orphans.remove();
+    await orphans.removeOrCatchUp();
     expect([control.node.snapshots.has(saved), orphans.unknown.has(saved)]).toEqual([true, true]);
     nodes.close();
     await db.destroy();
@@ -322,7 +322,7 @@ describe("the reconcile", () => {
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints];
     const deps = { db, nodes, log: silentLog, snapshotOwners };
-    await new OrphanSnapshots(deps, longAgo(before, later, orphan)).remove();
+    await new OrphanSnapshots(deps, longAgo(before, later, orphan)).removeOrCatchUp();
     expect([before, later, orphan].map((name) => control.node.snapshots.has(name))).toEqual([
       true,
       true,
@@ -395,7 +395,7 @@ describe("the reconcile", () => {
     };
     await control.sql.query("insert into snapshot_names values ($1)", [made]);
     const deps = { db, nodes, log: silentLog, snapshotOwners: [owners] };
-    await new OrphanSnapshots(deps, longAgo(made)).remove();
+    await new OrphanSnapshots(deps, longAgo(made)).removeOrCatchUp();
     expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
     nodes.close();
     await db.destroy();

@@ -1,3 +1,4 @@
+/** Retries idempotent node calls while the node is away. */
 import { sleep } from "@vivarium/kit/clock";
 import { NodeError } from "../fleet/node-error.ts";
 
@@ -7,10 +8,7 @@ const PAUSE_MS = 250;
 /** Limit of one call: enough to capture the largest machine on a slow disk. */
 const CALL_MS = 300_000;
 
-/**
- * Retries an idempotent node call while the node is away. It throws an `unreachable` error only if no attempt reached
- * the node.
- */
+/** Returns the call's first answer. Throws an `unreachable` error only if no attempt reached the node. */
 export async function untilAnswered<T>(
   over: AbortSignal,
   call: (signal: AbortSignal) => Promise<T>,
@@ -30,7 +28,7 @@ export async function untilAnswered<T>(
   }
 }
 
-/** The node has answered, with an error or unreadably, so the call has no later effect there. */
+/** Whether the node answered, with an error or unreadably: then the call has no later effect there. */
 export function isRefusal(error: unknown): error is NodeError {
   return error instanceof NodeError && (error.failure === "refused" || error.failure === "garbled");
 }

@@ -1,3 +1,4 @@
+/** Waits until no operation holds the session. This serialises the operations on one session. */
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { endedDuringRequest } from "./ownership.ts";
@@ -9,10 +10,7 @@ export const BUSY = Symbol("busy");
 const POLL_MS = 250;
 const WAIT_MS = 60_000;
 
-/**
- * Repeats `attempt`, which reads the session and decides, until it does not return BUSY. This serialises operations on
- * one session.
- */
+/** Repeats `attempt`, which reads the session and decides, while it returns BUSY. After `waitMs` throws `late()`. */
 export async function whenFree<T>(
   { signals }: { signals: SessionSignals },
   sessionId: string,

@@ -1,3 +1,4 @@
+/** Forks a session: starts new sessions from a snapshot of its present state. All become live at once, or none. */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";

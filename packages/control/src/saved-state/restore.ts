@@ -137,7 +137,7 @@ function explain(error: NodeError): ApiError | undefined {
   );
 }
 
-/** Also run at a take-over before the commit. The machine id is used again, so nothing may remain. */
+/** Rolls back a restore before its commit, also at a take-over. The machine id is used again, so nothing may remain. */
 export async function rollBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);

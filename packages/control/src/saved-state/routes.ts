@@ -1,3 +1,4 @@
+/** Routes of checkpoints, restores, forks and starts from a checkpoint. */
 import {
   Checkpoint,
   CheckpointCreate,
@@ -27,7 +28,7 @@ import type { StartDeps } from "../starts/deps.ts";
 import { createCheckpoint } from "./create-checkpoint.ts";
 import { forkSession } from "./fork.ts";
 import { restoreSession } from "./restore.ts";
-import { startCheckpoint } from "./start-checkpoint.ts";
+import { startCheckpoint } from "./start-from-checkpoint.ts";
 
 const CheckpointParams = z.object({ cid: z.string() });
 const tags = ["Checkpoints"];

@@ -32,10 +32,10 @@ export async function requireSnapshotable(
   return session;
 }
 
-/** How a snapshot is kept: the row that owns it afterwards. */
+/** How a snapshot is kept: `keep` inserts the row that owns it afterwards. */
 interface Keeping<Row> {
   kind: "checkpoint" | "save_template";
-  /** The snapshot's id begins with it. */
+  /** Prefix of the snapshot's id. */
   prefix: string;
   /** Refuses what could not be kept, before the snapshot is taken. */
   check?(session: SessionRow): Promise<void>;
@@ -92,7 +92,7 @@ async function commit<Row>(
   });
 }
 
-/** Take the snapshot, or roll back. The caller adds `commit` and `finish`. */
+/** The steps that take the snapshot and roll back. The caller adds `commit` and `finish`. */
 export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
     make: (signal: AbortSignal) => deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal),
@@ -112,7 +112,7 @@ export async function discardSnapshot(deps: MoveDeps, op: Operation): Promise<vo
   await deps.operations.clear(op);
 }
 
-/** A paused session is not woken: the snapshot shares its saved state. */
+/** The source of the snapshot. A paused session is not woken: the snapshot shares the files of its saved state. */
 function sourceOf(session: SessionRow): SnapshotSpec {
   if (isActive(session.state)) return { machine_id: machineIdOf(session), after: "continue" };
   if (session.snapshot_id === null) throw new Error("a paused session has no saved state");

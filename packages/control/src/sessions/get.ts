@@ -1,3 +1,4 @@
+/** Reads a caller's session, or throws the error that the caller gets. */
 import { SESSION_ID_PATTERN, type SessionState } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -12,7 +13,7 @@ export async function getSession(db: Queries, scope: Scope, id: string): Promise
   return row;
 }
 
-/** A session whose sub-resources can be read: not in the states in `closedIn`. */
+/** The caller's session. Throws in the states `closedIn`, in which sub-resources cannot be read. */
 export async function getReadable(
   db: Queries,
   scope: Scope,

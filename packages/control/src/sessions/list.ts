@@ -1,3 +1,4 @@
+/** Lists a caller's sessions: the current ones, or the history of ended ones. */
 import { LIMITS, LIST_STATES, type ListState, SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { plainText } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";

@@ -1,7 +1,7 @@
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import type { SessionRow } from "./store.ts";
 
-/** The error for a session whose state allows no guest operation and no request but GET and DELETE. */
+/** The error for a request that the session's state does not allow. */
 export function notUsable(session: SessionRow): ApiError {
   switch (session.state) {
     case "failed":

@@ -1,7 +1,7 @@
 /**
- * Operations change a session's machine or saved state and take time on the node. At most one is in flight per session.
- * It is written into the session's row before any work starts. If its process dies, another process finds it in the row
- * and finishes it or rolls it back (docs/design/operations.md).
+ * Kinds of operations and their input. An operation changes or saves a session's machine and takes time on the node. At
+ * most one is in flight per session. It is written into the session's row before any work starts. If its process
+ * dies, another process finds it in the row and finishes it or rolls it back (docs/design/operations.md).
  */
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { RawBuilder } from "kysely";
@@ -11,11 +11,11 @@ export type OperationKind = "pause" | "wake" | "restore" | "checkpoint" | "fork"
 
 /** Everything that another process needs to take the operation over. Plain JSON only. */
 export interface OperationInput {
-  /** The snapshot that this operation makes. An orphan, and deleted, unless the operation commits it. */
+  /** The snapshot that this operation makes. Unless the operation commits it, it is an orphan and is deleted. */
   snapshot_id?: string;
   /** The event that caused the operation. For a pause, it decides the state that the session ends in. */
   event?: SessionEvent;
-  /** RFC 3339. */
+  /** Time of the scheduled wake after a pause, RFC 3339. */
   wake_at?: string;
   [field: string]: unknown;
 }

@@ -1,7 +1,8 @@
+/** Builds the URLs of previews. */
 import type { ExposedPreview } from "@vivarium/contract/api";
 import type { SessionRow } from "./store.ts";
 
-/** Where previews are reached. */
+/** The address under which visitors reach previews. */
 export interface PreviewSite {
   isSecure: boolean;
   /** `localhost` on a local installation. */
@@ -14,7 +15,7 @@ export interface PreviewUrls {
   previewSite: PreviewSite;
 }
 
-/** Without a token, so it is safe to show. */
+/** The URL of a preview without its token, so it is safe to show. */
 export function previewUrl(
   { isSecure, domain, port: at }: PreviewSite,
   sessionId: string,

@@ -1,4 +1,4 @@
-/** Row → public record. Unset optional fields are left out. */
+/** Turns a session's row into its public record. Unset optional fields are left out. */
 import {
   type EndReason,
   LIMITS,

@@ -1,10 +1,10 @@
+/** Wakes waiters in this process when a session moves. Moves by other processes are found by polling the row. */
 import { EventEmitter } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
 
 /** Event name for "any session": no session has this id. */
 const ANY = "*";
 
-/** Wakes waiters in this process when a session moves. Moves by other processes are found by polling the row. */
 export class SessionSignals {
   readonly #emitter = new EventEmitter().setMaxListeners(0);
 
@@ -19,7 +19,7 @@ export class SessionSignals {
     return () => this.#emitter.off(sessionId, listener);
   }
 
-  /** The same for moves of any session. */
+  /** Calls `listener` whenever any session moves, until the returned function is called. */
   onAnyMove(listener: () => void): () => void {
     return this.onMove(ANY, listener);
   }

@@ -1,4 +1,4 @@
-/** Slots under the ceilings on sessions that are being created or live. */
+/** Checks the ceilings on sessions that are being created or live, and the organisation's daily egress cap. */
 
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
@@ -7,8 +7,8 @@ import { ApiError } from "../errors/api-error.ts";
 import { countActiveSessions } from "./store.ts";
 
 /**
- * Checks the ceilings and the daily cap for `count` more sessions. Locks the organisation's row, so that no other
- * transaction counts or adds its sessions until this one ends.
+ * Checks ceilings and cap for `count` more sessions. Locks the organisation's row, so that no other transaction counts
+ * or adds its sessions until this one ends.
  */
 export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
   const { concurrentSessions, isEgressCapped } = await lockOrg(tx, owner.orgId);

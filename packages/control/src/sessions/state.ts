@@ -1,4 +1,4 @@
-/** Session state machine: pure decisions over the contract's transition table. No other file names a target state. */
+/** Session state machine: pure decisions over the contract's transition table. No other file chooses a target state. */
 import {
   type EndReason,
   findTransition,
@@ -73,14 +73,14 @@ export function previousMachineIdOf(session: { id: string; incarnation: number }
   return session.incarnation > 1 ? `${session.id}-${session.incarnation - 1}` : undefined;
 }
 
-/** States in which a session has a machine and counts under the ceiling. */
+/** States that count under the ceilings: the session has a machine, or is getting its first. */
 export const ACTIVE_STATES = ["creating", "live"] as const satisfies readonly SessionState[];
 
 export function isActive(state: SessionState): boolean {
   return (ACTIVE_STATES as readonly string[]).includes(state);
 }
 
-/** The session needs nothing on its node any more. */
+/** Whether the session needs nothing on its node any more. */
 export function hasEnded(state: SessionState): boolean {
   return state === "failed" || state === "destroyed";
 }
@@ -88,22 +88,22 @@ export function hasEnded(state: SessionState): boolean {
 /** The state that a session wakes from. */
 export const WAKES_FROM: SessionState = "paused";
 
-/** The session has not had a machine yet. */
+/** Whether the session has not been live yet. */
 export function isCreating(state: SessionState): boolean {
   return state === FIRST_STATE;
 }
 
-/** A live period begins. The real start of a machine found on the node is unknown, so it counts from the catch-up. */
+/** Whether a live period begins. The start of a machine found on the node is unknown: the catch-up counts instead. */
 export function entersLive({ from, state, event }: Move): boolean {
   return state === "live" && (from.state !== "live" || event === "machine_found");
 }
 
-/** The move catches an old row up with its node. The row's deadlines are outdated too. */
+/** Whether the move catches an old row up with its node. The row's deadlines are outdated too. */
 export function isCatchUp({ event }: Pick<Move, "event">): boolean {
   return event === "machine_found" || event === "saved_state_found";
 }
 
-/** The machine is stopped and its state saved. */
+/** Whether the move stops the machine and saves its state. */
 export function entersPause({ from, state }: Move): boolean {
   return from.state === "live" && (state === "paused" || state === "lifetime_expired");
 }

@@ -1,4 +1,4 @@
-/** SQL that reads sessions. Each folder writes the columns that it owns. */
+/** SQL that reads sessions, and deletes old history. Each folder writes the columns that it owns. */
 import { LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
@@ -15,12 +15,12 @@ export type SessionRow = Omit<Selectable<SessionTable>, "state" | "op" | "op_inp
   op_input: OperationInput | null;
 };
 
-/** A query of whole rows. */
+/** Selects whole rows of sessions; the caller adds the condition. */
 export function findSessions(db: Queries) {
   return db.selectFrom("sessions").selectAll().$castTo<SessionRow>();
 }
 
-/** Names are unique within a project. */
+/** Whether a session of the project that is not destroyed has this name. */
 export async function isNameTaken(
   db: Queries,
   orgId: string,
@@ -91,7 +91,7 @@ export async function findSessionById(db: Queries, id: string): Promise<SessionR
   return await findSessions(db).where("id", "=", id).executeTakeFirst();
 }
 
-/** Sessions in creation from the snapshot. */
+/** Sessions that are being created from the snapshot. */
 export async function listCreatingFrom(db: Queries, snapshotId: string): Promise<SessionRow[]> {
   return await findSessions(db)
     .where("origin_snapshot_id", "=", snapshotId)
@@ -99,7 +99,7 @@ export async function listCreatingFrom(db: Queries, snapshotId: string): Promise
     .execute();
 }
 
-/** Newest first. */
+/** Sessions that are not destroyed, newest first. */
 export async function listCurrent(
   db: Queries,
   scope: Scope,
@@ -116,7 +116,7 @@ export async function listCurrent(
   return await query.execute();
 }
 
-/** The session that ended last comes first. */
+/** Destroyed sessions; the one that ended last comes first. */
 export async function listEnded(
   db: Queries,
   scope: Scope,
@@ -140,7 +140,7 @@ export async function findSessionsById(db: Queries, ids: string[]): Promise<Sess
   return ids.length === 0 ? [] : await findSessions(db).where("id", "in", ids).execute();
 }
 
-/** Ended sessions whose machine may still exist. */
+/** Destroyed and failed sessions whose machine may still exist. */
 export async function listUnreleased(db: Queries): Promise<SessionRow[]> {
   return await findSessions(db)
     .where("machine_released_at", "is", null)
@@ -166,7 +166,7 @@ export async function deleteOldHistory(db: Queries): Promise<void> {
     .execute();
 }
 
-/** Those of the snapshots that a session, or an operation in its row, refers to. */
+/** Keeps only the snapshots that a session, or an operation in its row, refers to. */
 export async function findSnapshotsInUse(db: Queries, ids: string[]): Promise<string[]> {
   const found = await sql<{ id: string }>`
     select snapshot_id as id from sessions where snapshot_id = any(${ids}) and state <> 'destroyed'

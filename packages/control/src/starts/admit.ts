@@ -73,7 +73,7 @@ function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void 
   );
 }
 
-/** This uses the node's last report. A disk that filled up since is refused by the node. */
+/** Refuses if the node last reported too little disk. If its disk filled up since, the node refuses the start. */
 function checkDisk(info: NodeInfo | undefined): void {
   if (info?.has_disk_room === false)
     throw new ApiError("node_disk_pressure", "the node has too little free disk for another session");

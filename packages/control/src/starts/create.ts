@@ -66,7 +66,7 @@ async function admit(
   });
 }
 
-/** The egress policy is part of the start settings instead. */
+/** The body without its egress policy, which is part of `StartSettings`. */
 type ChosenSettings = Omit<ParsedSessionCreate, "egress">;
 
 export function settingsOf(

@@ -1,3 +1,4 @@
+/** SQL of idempotency keys. */
 import { LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";

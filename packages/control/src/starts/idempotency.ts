@@ -1,4 +1,4 @@
-/** Idempotency-Key of creates: one row per key, written in the transaction that makes the session. */
+/** Handles the Idempotency-Key of creates. Each key has a row, written in the transaction that makes the session. */
 import { IDEMPOTENCY_KEY_PATTERN, LIMITS } from "@vivarium/contract/api";
 import { keyedDigest } from "../access/pepper.ts";
 import type { Queries } from "../db/pool.ts";

@@ -22,7 +22,7 @@ const OPEN: StoredPolicy = { mode: "allow", allow: [] };
 /** The columns of a new session that depend on its origin. */
 export type StartSettings = Awaited<ReturnType<typeof startFromCheckpoint>>;
 
-/** `refusal`: why the node cannot start it. Errors of the request are reported before it. */
+/** `refusal`: why the node cannot start the origin. Errors of the request are reported before this error. */
 interface Start {
   start: StartSettings;
   refusal?: ApiError;
@@ -74,7 +74,7 @@ async function startFromCheckpoint(tx: Queries, scope: Scope, request: StartRequ
     origin_checkpoint_id: checkpoint.id as string | null,
     env: mapOrNull(joinEnv(checkpoint.env, request.env)),
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
-    // Cannot be undone: without sudo, the guest has no way to get it back.
+    // `no_sudo` cannot be undone: a guest without sudo has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
     may_keep_alive: true,
   };

@@ -1,6 +1,6 @@
 /**
- * Starts provisional sessions: all of them become live at once, or none remains. Until then they are leased to the
- * process that makes them, so that the sweep destroys them if it dies.
+ * Starts provisional sessions. All of them become live at once, or none remains. Until then they are leased to the
+ * process that makes them, so that the sweep destroys them if the process dies.
  */
 
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";

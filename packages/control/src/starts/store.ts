@@ -6,7 +6,7 @@ import type { SessionTable } from "../db/tables.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** Leases of a new session are set by the clock that ends them: the database's. */
+/** Leases of a new session are SQL expressions, because the database's clock starts and ends them. */
 type Leases = "destroy_after" | "provision_claimed_until";
 export type NewSession = Omit<Insertable<SessionTable>, Leases> & { [lease in Leases]?: RawBuilder<Date> };
 

@@ -8,7 +8,7 @@ import { toTemplate } from "./record.ts";
 import { readReference } from "./reference.ts";
 import { listVersions } from "./store.ts";
 
-/** A template by `name`, or one of its versions by `name@version`. */
+/** Reads a template by `name`, or one of its versions by `name@version`. */
 export async function getTemplate(
   { db, node }: { db: Database; node: NodeState },
   scope: Scope,

@@ -1,4 +1,4 @@
-/** Rows → public record. Unset optional fields are left out. */
+/** Turns the rows of a saved template into its public record. Unset optional fields are left out. */
 import type { Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { TemplateRow } from "./store.ts";

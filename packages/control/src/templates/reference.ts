@@ -3,9 +3,9 @@ import { TEMPLATE_NAME_PATTERN } from "@vivarium/contract/api";
 
 export interface TemplateReference {
   name: string;
-  /** As written. */
+  /** The version as written, also of an official template. */
   version?: string;
-  /** The version of a saved template; absent if the text is not a number. */
+  /** The same as a number, which every version of a saved template is; absent if the text is not one. */
   number?: number;
 }
 

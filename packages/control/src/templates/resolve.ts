@@ -1,4 +1,4 @@
-/** Resolves the template of a create. */
+/** Finds the template version that a create names, and checks that the node can start it. */
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
@@ -14,7 +14,7 @@ export interface ResolvedTemplate {
   version: string | null;
   /** The snapshot to start from, for a saved template. */
   saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean } | null;
-  /** Why it cannot be started at the moment. */
+  /** The reason why the template cannot be started at the moment. */
   refusal?: ApiError;
 }
 

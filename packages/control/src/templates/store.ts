@@ -1,3 +1,4 @@
+/** SQL of templates that organisations saved. */
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import { isInScope } from "../access/store.ts";
@@ -75,7 +76,7 @@ function visible(db: Queries, scope: Scope) {
   return db.selectFrom("templates").selectAll().where(isInScope(scope));
 }
 
-/** Those of the ids that are versions of templates. */
+/** Keeps only the ids that are versions of templates. */
 export async function keepOnlyVersions(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("templates").select("id").where("id", "in", ids).execute();

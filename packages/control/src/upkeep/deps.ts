@@ -6,6 +6,7 @@ import type { Attachments } from "../terminals/attachments.ts";
 import type { OrphanSnapshots } from "./orphan-snapshots.ts";
 import type { Reconciler } from "./reconcile.ts";
 
+/** Dependencies of the periodic work. */
 export interface UpkeepDeps extends StartDeps {
   attachments: Attachments;
   commandLog: CommandLog;

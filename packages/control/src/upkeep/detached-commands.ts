@@ -1,7 +1,7 @@
 /**
- * Detached commands: when a `destroy_on_completion` session is paused during its only command, the command loses its
- * listener. After the wake, the guest is asked whether the command still runs. If the guest does not answer, the
- * session's lease ends it.
+ * Ends sessions whose detached command has ended. A `destroy_on_completion` session that is paused during its only
+ * command loses the listener of the command. After the wake, the guest is asked whether the command still runs. If the
+ * guest does not answer, the session's lease ends the session.
  */
 
 import { GuestCommands } from "@vivarium/contract/guest";
@@ -14,7 +14,7 @@ import type { UpkeepDeps } from "./deps.ts";
 const ASK_MS = 5_000;
 const ANSWER = { schema: GuestCommands, limitBytes: 4 * 1024 };
 
-/** Makes sessions whose command has ended due for destruction. */
+/** Asks the guests, and makes a session due for destruction if its command has ended. */
 export async function endAfterDetachedCommands(deps: UpkeepDeps): Promise<void> {
   const sessions = await listWithDetachedCommand(deps.db);
   await Promise.all(

@@ -1,4 +1,4 @@
-/** Carries out deadlines that have passed, in any process, by the same operations that callers use. */
+/** Carries out deadlines that have passed, with the same operations that callers use. Any process may do it. */
 
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
@@ -7,7 +7,7 @@ import { claimDueSessions, type DueSession, lockForClocks, saveDueAt } from "../
 import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
-import { pauseLiveSession } from "../moves/pause-machine.ts";
+import { claimAndPause } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { moveSession } from "../moves/save-move.ts";
 import { WAKE_RETRY_MS, wakeSession } from "../moves/wake.ts";
@@ -15,7 +15,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { withKeepAlive } from "./kept-alive.ts";
 
-/** Maximum number of background tasks. Further due sessions wait for the next look. */
+/** Maximum number of background tasks of this process. Further due sessions wait for the next check. */
 const MAX_IN_FLIGHT = 32;
 /**
  * Deadlines that depend on leases of attached clients and of operations in flight. While leases are stale, a session in
@@ -28,13 +28,13 @@ const LEASE_BASED: ReadonlySet<ClockEvent> = new Set([
 ]);
 /** How long a due session stays claimed: enough to write the intent of an operation. After that it is due again. */
 const CLAIM_MS = 10_000;
-/** How soon a deadline is checked again that waits for an operation in flight to end, or for leases to be renewed. */
+/** Time until the next check of a deadline that waits for an operation in flight, or for leases to be renewed. */
 const RECHECK_MS = 1_000;
 /** How long a refused scheduled wake is retried before it is dropped. */
 const WAKE_PATIENCE_MS = 600_000;
 
 export async function fireClocks(deps: UpkeepDeps): Promise<void> {
-  // Otherwise activity that this process could not write while the database was away would not count.
+  // Activity that this process could not write while the database was away must count.
   await deps.activity.flush();
   await deps.attachments.renew();
   const free = MAX_IN_FLIGHT - deps.operations.backgroundCount;
@@ -55,7 +55,7 @@ async function fire(deps: UpkeepDeps, due: DueSession): Promise<void> {
   await FIRE[event](deps, session);
 }
 
-/** A failure leaves the session as it is, and due again when its claim ends. */
+/** The action of each deadline. A failure leaves the session as it is, and due again when its claim ends. */
 const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promise<void>> = {
   max_lifetime: async (deps, session) => {
     if (session.state === "paused") await expirePaused(deps, session);
@@ -70,7 +70,7 @@ const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promis
 };
 
 async function pauseBy(deps: UpkeepDeps, session: DueSession, event: SessionEvent): Promise<void> {
-  await pauseLiveSession(deps, session, { event });
+  await claimAndPause(deps, session, { event });
 }
 
 /** Race: a client may attach in another process after the decision. The deadline is checked again with the claim. */
@@ -78,7 +78,7 @@ async function pauseUnused(deps: UpkeepDeps, session: DueSession, event: ClockEv
   if (deps.requireDurablePause) return;
   // Use of a preview is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
-  await pauseLiveSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
+  await claimAndPause(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
 }
 
 /** Checks the deadline again on the locked row. If it has not passed, sets the next check. */

@@ -1,7 +1,8 @@
 /**
- * The first look of a process at its node. It catches rows up that are older than the node, because the database was
- * restored from a backup. Hazard: the backup may contain operations and creates in flight. If they were taken over
- * first, the session's newer machine or saved state would be removed as an orphan. So this runs before any take-over.
+ * First comparison of rows and node after the start of a process. Catches up rows that are older than the node, because
+ * the database was restored from a backup. Hazard: the backup may contain operations and creates in flight. If they
+ * were taken over first, the session's newer machine or snapshot would be removed as an orphan. So this runs before any
+ * take-over.
  */
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
@@ -15,8 +16,9 @@ import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions
 interface Found {
   machines: readonly MachineStatus[];
   snapshots: readonly SnapshotStatus[];
-  /** By the clock of leases, and by the clock of deadlines. */
+  /** The database's `now()`, which leases are compared with. */
   now: Date;
+  /** The database's `service_now()`, which deadlines are compared with. */
   deadlineTime: Date;
 }
 
@@ -56,9 +58,9 @@ async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promi
 }
 
 /**
- * Whether a session in creation has become live, in a row that was lost. No create takes this long, so it must have.
- * The exception is children of a fork that was never committed: a fork discards them before it deletes its snapshot,
- * so while the snapshot exists, they are not live.
+ * Whether a session that is `creating` in the backup became live since: no create takes longer than `provisionMs`.
+ * Children of a fork that was never committed did not. A fork discards them before it deletes its snapshot, so while
+ * the snapshot exists, they are not live.
  */
 function hasBecomeLive(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
   if (!isCreating(session.state) || id !== machineIdOf(session)) return false;
@@ -67,7 +69,7 @@ function hasBecomeLive(session: SessionRow, { machine_id: id }: MachineStatus, f
   return !isOfFork || !found.snapshots.some((one) => one.snapshot_id === session.origin_snapshot_id);
 }
 
-/** Whether a restore was committed in a row that was lost: its machine is continued only after the commit. */
+/** Whether a restore in flight in the backup was committed since: its machine is continued only after the commit. */
 function isRestored(session: SessionRow, { machine_id: id, state }: MachineStatus, { now }: Found): boolean {
   const hasLapsed = session.op_claimed_until !== null && session.op_claimed_until < now;
   const isNext = incarnationOf(id) === session.incarnation + 1;

@@ -1,12 +1,12 @@
-/** Every tick: marks organisations that have reached their daily cap, and pauses their live sessions. */
+/** Corrects the marks of organisations over their daily egress cap, and pauses the live sessions of those over it. */
 
 import { markOrg } from "../egress/org-cap.ts";
 import { isOrgCapped, listLiveOverCap, listOrgsWithWrongMark } from "../egress/org-cap-store.ts";
-import { pauseLiveSession } from "../moves/pause-machine.ts";
+import { claimAndPause } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 
-/** Maximum number of background tasks. Further sessions wait for the next tick. */
+/** Maximum number of background tasks of this process. Further sessions wait for the next tick. */
 const MAX_IN_FLIGHT = 32;
 
 export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
@@ -19,5 +19,5 @@ export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
 
 /** Race: the cap may be raised, or the day end, after the decision. The cap is checked again with the claim. */
 async function pause(deps: UpkeepDeps, session: SessionRow): Promise<void> {
-  await pauseLiveSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
+  await claimAndPause(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
 }

@@ -1,4 +1,4 @@
-/** A process with `keep_alive` keeps its session from being idle while it runs. */
+/** Counts running processes with `keep_alive` as activity of their session. */
 
 import type { GuestProcess } from "@vivarium/contract/guest";
 import { dueEvent } from "../deadlines/clocks.ts";
@@ -30,7 +30,7 @@ export async function withKeepAlive(deps: UpkeepDeps, session: DueSession): Prom
   }
 }
 
-/** Now while one runs, otherwise the end of the last one. The guest's clock is not trusted beyond now. */
+/** `now` while a `keep_alive` process runs, else the end of the last; at most `now`: the guest's clock may be wrong. */
 export function keptAliveUntil(processes: readonly GuestProcess[], now: Date): Date | undefined {
   const ends = processes
     .filter(({ keep_alive }) => keep_alive)

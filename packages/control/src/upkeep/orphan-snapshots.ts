@@ -1,6 +1,7 @@
 /**
  * Deletes orphan snapshots: a process died after it made one and before a row referred to it. Only snapshots that this
- * database asked for are deleted. After the database was replaced, or restored from a backup, the node has others.
+ * database asked for are deleted. After the database was replaced, or restored from a backup, the node has others: they
+ * catch up paused sessions whose row is older, or are only logged.
  */
 import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
@@ -11,19 +12,19 @@ import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById } from "../sessions/store.ts";
 import { seenFor } from "./seen-for.ts";
 
-/** Returns those of the snapshots that rows of one kind refer to. */
+/** Keeps only the snapshots that rows of one table refer to. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
 
 /**
- * Race: a snapshot changes its owner in one transaction, but the tables are read one after the other, so one look can
- * miss the owner. Two looks this far apart cannot.
+ * Time for which every pass must find a snapshot to be an orphan before it is deleted. Race: a snapshot changes its
+ * owner in one transaction, but the tables are read one after the other, so one pass can miss the owner.
  */
-const BETWEEN_LOOKS_MS = 5_000;
+const ORPHANED_FOR_MS = 5_000;
 
 type OrphanDeps = Pick<MoveDeps, "db" | "nodes" | "log"> & { snapshotOwners: readonly SnapshotOwners[] };
 
 export class OrphanSnapshots {
-  /** Orphans at the last look, and since when. */
+  /** Orphans of the last pass, each with the time (`performance.now()`) of the first pass that found it. */
   readonly since: Map<string, number>;
   /** Snapshots on the node that this database does not know. */
   unknown = new Set<string>();
@@ -34,10 +35,10 @@ export class OrphanSnapshots {
     this.since = since;
   }
 
-  /** One look. Deletes snapshots that were orphans at an earlier look as well. */
-  async remove(): Promise<void> {
+  /** One pass: deletes the snapshots that have been orphans in every pass for 5 s, and catches up paused sessions. */
+  async removeOrCatchUp(): Promise<void> {
     // Race: the node is read before the database. A row names a snapshot before the node makes it, so if no row names a
-    // snapshot of this list later, the snapshot was discarded.
+    // snapshot of this list afterwards, its operation was rolled back or its owner was deleted.
     const snapshots = await this.#deps.nodes.listSnapshots();
     const ids = snapshots.map(idOf);
     const owned = await this.#ownersOf(ids);
@@ -46,7 +47,7 @@ export class OrphanSnapshots {
     const unknown = snapshots.filter(({ snapshot_id: id }) => !owned.has(id) && !orphans.has(id));
     await catchUpPaused(this.#deps, unknown);
     this.#logUnknown(unknown.map(idOf));
-    for (const id of seenFor(this.since, orphans, BETWEEN_LOOKS_MS)) {
+    for (const id of seenFor(this.since, orphans, ORPHANED_FOR_MS)) {
       this.#deps.log.info({ snapshot_id: id }, "removing an orphan snapshot");
       await this.#deps.nodes.deleteSnapshot(id);
     }
@@ -76,7 +77,7 @@ export class OrphanSnapshots {
 
 const idOf = ({ snapshot_id: id }: SnapshotStatus) => id;
 
-/** Catches up paused sessions that were woken and paused again since the backup that the database was restored from. */
+/** Catches up sessions that are paused in the restored backup, and were woken and paused again since. */
 async function catchUpPaused(deps: OrphanDeps, unknown: SnapshotStatus[]): Promise<void> {
   const ids = new Set(unknown.flatMap(({ machine_id: id }) => (id === undefined ? [] : [sessionIdOf(id)])));
   for (const session of await findSessionsById(deps.db, [...ids])) {

@@ -1,6 +1,6 @@
 /**
- * Compares rows with machines. Rows win over machines that no session wants; machines win over rows that claim a
- * machine which is gone. A node that does not answer proves nothing.
+ * Reconciles rows with machines: deletes machines that no session wants, and fails sessions whose machine is gone. A
+ * node that does not answer proves nothing.
  */
 
 import type { MachineStatus } from "@vivarium/contract/node";
@@ -17,14 +17,14 @@ const UNKNOWN_GRACE_MS = 60_000;
 
 export class Reconciler {
   readonly #deps: MoveDeps;
-  /** Machines that no row knows, and since when. */
+  /** Machines without a row, each with the time (`performance.now()`) of the first pass that found it. */
   readonly #unknownSince = new Map<string, number>();
 
   constructor(deps: MoveDeps) {
     this.#deps = deps;
   }
 
-  /** One comparison of all rows with all machines. */
+  /** One pass over all rows and all machines. */
   async reconcile(): Promise<void> {
     const deps = this.#deps;
     // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
@@ -43,7 +43,7 @@ export class Reconciler {
   }
 }
 
-/** Catches up rows that are older than their machines. Returns those sessions, which the next look compares again. */
+/** Catches up rows that are older than their machines. Returns the sessions' ids; the next pass compares them again. */
 async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<string>> {
   const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
   const caughtUp = new Set<string>();
@@ -88,7 +88,7 @@ async function remove({ nodes, log }: MoveDeps, id: string): Promise<void> {
   crashPoint("reconcile.removed");
 }
 
-/** The session's machine, or one that an operation in flight makes or removes. */
+/** Whether the machine is the session's, or may be one that an operation in flight makes or removes. */
 function isWanted(machine: MachineStatus, session: SessionRow): boolean {
   if (isActive(session.state) && machine.machine_id === machineIdOf(session)) return true;
   return session.op !== null && !hasEnded(session.state) && !isSuperseded(machine, session);

@@ -1,6 +1,6 @@
 /**
- * One look at what may be removed: those of the ids that every look has seen for longer than `ms`. `since` remembers when
- * each was seen first.
+ * Debounces removals: returns the ids that every pass has seen for longer than `ms`. `since` holds the time of
+ * each id's first sight (`performance.now()`) from one pass to the next.
  */
 export function seenFor(since: Map<string, number>, ids: ReadonlySet<string>, ms: number): string[] {
   for (const id of since.keys()) if (!ids.has(id)) since.delete(id);

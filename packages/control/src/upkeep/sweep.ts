@@ -1,4 +1,4 @@
-/** Periodic work. Every part may run in several processes at once, and may be interrupted anywhere. */
+/** The parts of the periodic work. Each may run in several processes at once, and may be interrupted anywhere. */
 
 import { deleteOldEntries } from "../audit/store.ts";
 import { emitDenials } from "../egress/denials.ts";
@@ -21,18 +21,18 @@ import { takeFirstLook } from "./first-look.ts";
 import { keepOrgCaps } from "./keep-org-caps.ts";
 import { takeOverOperations } from "./take-overs.ts";
 
-/** Runs more often than the other parts, because callers see how late a deadline is noticed. */
+/** The deadlines. Checked more often than the other parts run, because callers see how late a deadline is noticed. */
 export const CLOCK_PART = fireClocks;
 
 type Parts = Record<string, (deps: UpkeepDeps) => Promise<void>>;
 
-/** Retried until it succeeds, before all work that relies on rows: the rows may come from a backup. */
+/** Retried after the start until it succeeds, before deadlines and parts of a tick: rows may be from a backup. */
 export const FIRST_PART = takeFirstLook;
 
 /** Brings rows and node in line: once at start-up, then at every tick. */
 export const RECONCILE_PARTS: Parts = {
   "reconcile machines": (deps) => deps.reconciler.reconcile(),
-  "remove orphan snapshots": (deps) => deps.orphanSnapshots.remove(),
+  "remove orphan snapshots": (deps) => deps.orphanSnapshots.removeOrCatchUp(),
 };
 
 export const TICK_PARTS: Parts = {
@@ -82,7 +82,7 @@ export const HOURLY_PARTS: Parts = {
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 
-/** Runs one part once. Returns false after a failure, which is logged: the next tick tries again. */
+/** Runs one part once. Returns false after a failure, which is logged: the next run tries again. */
 export async function runPart(
   deps: UpkeepDeps,
   name: string,
@@ -92,7 +92,7 @@ export async function runPart(
     await part(deps);
     return true;
   } catch (err) {
-    // A node that is away is an expected state and is logged every tick: one line, no stack.
+    // A node that is away or refuses is expected, and may be logged at every tick: one line, no stack.
     const detail = err instanceof NodeError ? { reason: err.message } : { err };
     deps.log.warn({ ...detail, part: name }, "a part of the sweep failed; it runs again");
     return false;

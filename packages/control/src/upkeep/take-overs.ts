@@ -1,9 +1,9 @@
 /** Takes over operations whose process died: rolls them forward or back. */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { ApiError } from "../errors/api-error.ts";
-import { pauseMachine } from "../moves/pause-machine.ts";
+import { carryOutPause } from "../moves/pause-machine.ts";
 import { settleMachines } from "../moves/settle.ts";
-import { wakeMachine } from "../moves/wake.ts";
+import { carryOutWake } from "../moves/wake.ts";
 import type { Operation } from "../operations/operations.ts";
 import { rollBackFork } from "../saved-state/fork.ts";
 import { rollBackRestore } from "../saved-state/restore.ts";
@@ -13,8 +13,8 @@ import type { UpkeepDeps } from "./deps.ts";
 
 /** Pause, wake and settle are rolled forward. Restore, fork, checkpoint and template are rolled back. */
 const TAKE_OVERS: Record<OperationKind, (deps: UpkeepDeps, op: Operation) => Promise<unknown>> = {
-  pause: pauseMachine,
-  wake: wakeMachine,
+  pause: carryOutPause,
+  wake: carryOutWake,
   settle: settleMachines,
   restore: rollBackRestore,
   fork: rollBackFork,
