@@ -83,10 +83,8 @@ async fn take_input(terminal: &Terminal, mut inputs: Inputs) {
                 Input::Resize { rows, cols } => pty.resize(rows, cols),
                 Input::Signal(number) => pty.signal(number),
                 Input::Data(mut data) => {
-                    if waiting_chunks.get() == 0
-                        && let Ok(count) = pty.write_now(&data)
-                    {
-                        drop(data.split_to(count));
+                    if waiting_chunks.get() == 0 {
+                        drop(data.split_to(pty.write_now(&data).unwrap_or(0)));
                     }
                     drop(pty);
                     if !data.is_empty() {

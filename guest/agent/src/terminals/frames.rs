@@ -69,10 +69,8 @@ impl Decoder {
             return;
         }
         self.header.extend_from_slice(&self.chunk.split_to(wanted.min(self.chunk.len())));
-        if let [_, length @ ..] = &self.header[..]
-            && let Ok(length) = <[u8; 4]>::try_from(length)
-        {
-            self.missing = u32::from_be_bytes(length) as usize;
+        if let &[_, a, b, c, d] = &self.header[..] {
+            self.missing = u32::from_be_bytes([a, b, c, d]) as usize;
         }
     }
 

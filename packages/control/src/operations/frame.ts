@@ -123,7 +123,7 @@ async function makeAndCommit<Made, Row, Outcome>(
   return row === undefined ? await calledOff(deps, op, steps) : { made, row };
 }
 
-/** Before the commit: rolls back. If no call reached the node, ends the operation; if unknown, leaves it to a take-over. */
+/** After a failure before the commit: ends the operation if that is safe, else leaves it to a take-over. */
 async function endAfter(deps: FrameDeps, op: Operation, steps: Ending, error: unknown): Promise<void> {
   if (isRefusal(error) || steps.whenUnsure === "roll back") return await rollBack(deps, op, steps);
   const hasNotReachedNode = error instanceof NodeError && error.failure === "unreachable";

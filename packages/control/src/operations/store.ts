@@ -7,16 +7,11 @@ import { dueIn } from "../deadlines/columns.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { NO_OPERATION } from "./columns.ts";
 import type { Operation } from "./operations.ts";
 
 /** How long a claim lasts without renewal. */
 export const OPERATION_LEASE_MS = 5_000;
-const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };
-
-/** Assignments for a move that commits an operation: ends it, or turns it into a `settle` of the session's machines. */
-export function operationColumns({ thenSettle }: { thenSettle?: boolean }) {
-  return thenSettle ? { op: "settle" as const, op_input: "{}" } : NO_OPERATION;
-}
 
 /**
  * Writes the intent into the row, if state and incarnation are unchanged and no operation is in flight. Also records
