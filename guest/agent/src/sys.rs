@@ -1,4 +1,5 @@
-//! System calls that no library offers as safe functions. The only unsafe code of the crate.
+//! The only unsafe code of the crate: system calls that no library offers safely, the allocator's settings, and unsafe
+//! functions of libraries.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};

@@ -3,8 +3,8 @@ import type { Terminal } from "../terminal.ts";
 
 /** Stages in the order in which they happen. */
 const STAGES = "queue place freeze state memory disk publish capture start load handshake".split(" ");
-/** Sums over stages, printed last: how long the guest was stopped, and the total. */
-const SUMS = ["stopped", "total"];
+/** Spans over several stages, printed last: how long the guest was stopped, and the total. */
+const SPANS = ["stopped", "total"];
 
 /** Milliseconds per stage. */
 export type Timing = Readonly<Record<string, number | undefined>>;
@@ -12,7 +12,7 @@ export type Timing = Readonly<Record<string, number | undefined>>;
 /** Renders `queue 1 ms, load 40 ms, total 60 ms`; unknown stages come after the known ones. */
 export function renderTiming(timing: Timing): string {
   const rank = (stage: string) => {
-    if (SUMS.includes(stage)) return STAGES.length + 1 + SUMS.indexOf(stage);
+    if (SPANS.includes(stage)) return STAGES.length + 1 + SPANS.indexOf(stage);
     const place = STAGES.indexOf(stage);
     return place < 0 ? STAGES.length : place;
   };

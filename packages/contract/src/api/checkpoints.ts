@@ -1,4 +1,4 @@
-/** Checkpoints of a session, and sessions started, restored or forked from saved state (docs/spec/saved-state.md). */
+/** Checkpoints of a session, sessions started from or restored to one, and forks (docs/spec/saved-state.md). */
 import { z } from "zod";
 import { SessionCreate } from "./sessions.ts";
 import { named, page, text, timestamp, wholeNumber } from "./wire-types.ts";

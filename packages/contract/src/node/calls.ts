@@ -162,7 +162,10 @@ export const NodeInfo = z.object({
   ),
   /** Machines loaded ahead: of a template in a size, or of a snapshot that is started from often. */
   warm: z.array(ReadyMachines.extend({ snapshot_id: z.string().optional() })).optional(),
-  /** Starts of new machines since this daemon started: with a machine loaded ahead, and without. */
+  /**
+   * Requests for a machine that is neither woken nor held, since this daemon started: `from_pool` got a warm machine,
+   * `loaded` found none ready.
+   */
   new_machines: z.object({ from_pool: z.int(), loaded: z.int() }).optional(),
   /** Snapshots that were found damaged. A request for one by name is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),

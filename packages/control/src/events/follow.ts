@@ -1,6 +1,6 @@
 /**
- * Streams events to one reader. The database is the buffer: events are read as fast as the reader takes them, so a slow
- * reader costs no memory. A reader that takes nothing while events pile up is disconnected, and may resume by id.
+ * Streams events to one reader, and disconnects one that falls too far behind; it may resume by id. The database is the
+ * buffer: events are read as fast as the reader takes them, so a slow reader costs no memory.
  */
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";

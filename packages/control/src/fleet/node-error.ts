@@ -34,3 +34,8 @@ export function hasStartedNothing(error: unknown): boolean {
   const cause = error instanceof ApiError ? error.cause : error;
   return cause instanceof NodeError ? STARTED_NOTHING.has(cause.failure) : error instanceof ApiError;
 }
+
+/** Whether the node answered, with an error or unreadably: then the call has no later effect there. */
+export function isRefusal(error: unknown): error is NodeError {
+  return error instanceof NodeError && (error.failure === "refused" || error.failure === "garbled");
+}

@@ -1,4 +1,4 @@
-/** Makes one HTTP/1.1 exchange with a node over its unix socket. Every failure is a NodeError. */
+/** Makes one HTTP/1.1 exchange with a node over its unix socket, and turns every failure into a NodeError. */
 import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { isNodeErrorCode } from "@vivarium/contract/node";

@@ -65,12 +65,17 @@ function parse(text: string): unknown {
   }
 }
 
-/** The position where the parser stopped, without the text around it, which may contain a secret. */
+/**
+ * Where the parser stopped, if its message ends with that. The rest of the message is dropped: it may quote the body, which
+ * may contain a secret.
+ */
 function position(cause: unknown): string {
-  const found = /at position \d+|line \d+ column \d+|end of JSON input/.exec(String(cause));
-  return found
-    ? `it cannot be read ${found[0].startsWith("end") ? `past the ${found[0]}` : found[0]}`
-    : "it cannot be read";
+  const [, at, end] =
+    /in JSON (at position \d+)(?: \(line \d+ column \d+\))?$|Unexpected (end of JSON input)$/.exec(
+      String(cause),
+    ) ?? [];
+  if (end) return `it cannot be read past the ${end}`;
+  return at ? `it cannot be read ${at}` : "it cannot be read";
 }
 
 /** Not recursive, because a deeply nested body would overflow the call stack. */

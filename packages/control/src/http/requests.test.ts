@@ -136,6 +136,25 @@ describe("paths and methods", () => {
     expect(await status("POST", "/v1/sessions")).toBe(400);
   });
 
+  test.each([
+    ['{"a": 1,', /it cannot be read past the end of JSON input$|it cannot be read at position 8$/],
+    ["{x", /it cannot be read at position 1$/],
+    ['{"a":at position 77}', /it cannot be read$/],
+    ['{"a":in JSON at position 77', /it cannot be read$/],
+  ])(
+    "%j is refused with the position that the parser gave, and none of its text",
+    async (payload, message) => {
+      const headers = { authorization: `Bearer ${control.key}`, "content-type": "application/json" };
+      const { body } = await control.app.server.inject({
+        method: "POST",
+        url: "/v1/sessions",
+        headers,
+        payload,
+      });
+      expect(JSON.parse(body).error).toMatch(message);
+    },
+  );
+
   test("a path of any length is answered", async () => {
     expect((await control.ask(`GET /v1/sessions/${"a".repeat(5000)}`)).status).toBe(404);
   });

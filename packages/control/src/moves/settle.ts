@@ -4,8 +4,9 @@
  */
 
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import { isRefusal } from "../fleet/node-error.ts";
 import type { Operation } from "../operations/operations.ts";
-import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { untilAnswered } from "../operations/until-answered.ts";
 import { isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { newerMachine } from "./catch-up.ts";

@@ -9,14 +9,14 @@ import type { Database } from "../db/pool.ts";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
-import { NodeError } from "../fleet/node-error.ts";
+import { isRefusal, NodeError } from "../fleet/node-error.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Operation, Operations } from "./operations.ts";
 import { endedDuringRequest, ownershipOf } from "./ownership.ts";
-import { isRefusal, untilAnswered } from "./until-answered.ts";
+import { untilAnswered } from "./until-answered.ts";
 import { BUSY } from "./when-free.ts";
 
 export interface FrameDeps {

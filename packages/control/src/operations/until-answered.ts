@@ -27,8 +27,3 @@ export async function untilAnswered<T>(
     await sleep(PAUSE_MS, over);
   }
 }
-
-/** Whether the node answered, with an error or unreadably: then the call has no later effect there. */
-export function isRefusal(error: unknown): error is NodeError {
-  return error instanceof NodeError && (error.failure === "refused" || error.failure === "garbled");
-}

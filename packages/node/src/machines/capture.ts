@@ -143,7 +143,7 @@ async function takeInstant(
   const watch = stopwatch();
   const state = machine.qmp
     .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
-    .then(() => watch());
+    .then(stopwatch());
   // Awaited only after the other work; until then a rejection, such as at the machine's end, is not unhandled.
   state.catch(() => {});
   const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });

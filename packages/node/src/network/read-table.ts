@@ -24,7 +24,6 @@ export type RefusedFlow = z.infer<typeof RefusedFlow>;
 export type TableReading = Awaited<ReturnType<typeof readTable>>;
 
 export async function readTable(netns: string) {
-  // As JSON, because in nft's text ports may be names from the host's /etc/services.
   const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
   const { nftables } = z.object({ nftables: z.array(Listed) }).parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
