@@ -31,9 +31,9 @@ const TRIES_AGAIN: Duration = Duration::from_millis(100);
 const BACKLOG: i32 = 128;
 const LAST_PRIVILEGED_PORT: u16 = 1023;
 
-/// Copies in both directions until both have ended. The end of one is passed on while the other continues. If reading from
-/// the socket fails, its peer has gone: the channel is closed at once, so that the client stops sending. If only writing
-/// fails, bytes of the peer are still read, and the client's bytes stay in its window.
+/// Copies in both directions until both have ended; the end of one direction is passed on as an end of file. A socket that
+/// cannot be read has lost its far end: the channel is closed at once, so that the client stops sending. A socket that only
+/// cannot be written is still read; the client's input is not taken any more, so it sends at most one more window.
 pub async fn join(channel: Rc<Channel>, socket: impl Socket) {
     let input = async {
         let _ = copy::from_client(&channel, &socket).await;

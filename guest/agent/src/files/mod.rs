@@ -1,6 +1,6 @@
 //! Requests about files below `/workspace`, done with the rights of the guest user. The contract is `files.ts`.
 //!
-//! `paths` and `names` parse a request's path, `resolve` and `open` turn it into handles, and each operation is one file.
+//! `paths` and `names` parse a request's path, `resolve` and `open` turn it into handles, and each operation is one file; the handlers of requests are here.
 //! `work` runs operations on a thread with the user's rights. `find` and `grep` use the crate `search`. `upload` is for
 //! the service itself, and writes outside the workspace too.
 

@@ -1,5 +1,5 @@
-//! `PUT /v1/files`: writes a body to a file, completely or not at all. The file is below one of the directories in
-//! `PLACES`; the kernel resolves the path beneath it, so links and `..` cannot lead out.
+//! Writes a file for the service itself (`PUT /v1/files`), completely or not at all, also outside the workspace. The file
+//! is below one of the directories in `PLACES`; the kernel resolves the path beneath it, so links and `..` cannot lead out.
 
 use std::ffi::OsStr;
 use std::io;

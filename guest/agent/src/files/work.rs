@@ -61,7 +61,7 @@ async fn written(
     work: impl FnOnce(&Pace) -> Result<serde_json::Result<Bytes>, Fault> + Send + 'static,
 ) -> Result<Response<Body>, Refusal> {
     let _member = machine.burst.join();
-    let _turn = if takes == Takes::Long { machine.long_work.acquire().await.ok() } else { None };
+    let _permit = if takes == Takes::Long { machine.long_work.acquire().await.ok() } else { None };
     let pace = Pace::new(SEARCHES_WITHIN);
     let _waiting = pace.waiting();
     let text =

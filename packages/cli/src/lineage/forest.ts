@@ -1,13 +1,13 @@
 /**
  * Builds the trees of sessions, their checkpoints, and the sessions forked or started from either. A record names only
- * its parent, and the parent's record may be gone.
+ * its parent, and the parent's record may be missing.
  */
 import type { Checkpoint, SessionRecord } from "@vivarium/sdk";
 
 export type LineageNode = { children: LineageNode[] } & (
   | { kind: "session"; origin: Origin; session: SessionRecord }
   | { kind: "checkpoint"; checkpoint: Checkpoint }
-  /** An ancestor whose record no longer exists. */
+  /** An ancestor whose record was not found: deleted, or beyond the records that were read. */
   | { kind: "gone"; id: string }
 );
 

@@ -7,7 +7,7 @@ export interface ErrorRow {
   readonly meaning: string;
 }
 
-/** Row of an error that the same request would get again. */
+/** Row of an error that an immediate repetition is not expected to cure. */
 const final = (status: number, meaning: string) => ({ status, retryable: false, meaning });
 /** Row of an error whose request is worth repeating after `retryAfterS` seconds. */
 const again = (status: number, retryAfterS: number, meaning: string) => ({

@@ -245,7 +245,7 @@ export class NodeClient {
   }
 }
 
-/** The query with its `?`, without values that are undefined. */
+/** The query with its `?`, or nothing; values that are undefined are left out. */
 function queryText(query: GuestCall["query"] = {}): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : [`${name}=${encodeMinimally(String(value))}`],

@@ -44,7 +44,10 @@ export interface CaptureInput {
   parent: Loadable;
   target: string;
   spec: NonNullable<Manifest["spec"]>;
-  /** For a hold, writes to the journal that the machine stays stopped after this capture; durable before the stop. */
+  /**
+   * With `hold`: records durably in the journal, before the guest is stopped, that the machine stays stopped once this
+   * snapshot is complete.
+   */
   announce: () => Promise<void>;
   /** The guest stays stopped and frozen once the snapshot is durable. */
   hold: boolean;

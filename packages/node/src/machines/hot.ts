@@ -6,7 +6,7 @@ interface Wanted {
   times: number;
 }
 
-/** A source is hot for this long after its last request. */
+/** A source is hot for this long after it was last asked for or kept hot. */
 export const HOT_MS = 15 * 60_000;
 /** Starts that make a saved state hot: one that was started from once, such as a fork's, may never be used again. */
 const TIMES_OF_HOT_STATES = 2;

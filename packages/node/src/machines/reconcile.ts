@@ -91,7 +91,7 @@ async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<voi
   if (isTaken)
     return await markHeld(deps.config, machine).catch((err) => keepInMemory(deps, machine, "held", err));
   await machine.qmp.execute("cont");
-  // In the background, so that a slow agent does not delay the adoption of other machines.
+  // Not awaited: a slow agent must not delay the daemon's start.
   thawAndContinue(machine).catch((err: unknown) =>
     deps.log.warn({ machine: machine.id, err }, "an adopted machine's agent does not answer"),
   );

@@ -23,11 +23,11 @@ export type SaveDeps = Pick<MachineDeps, "config" | "qemu" | "sums" | "snapshots
 export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
   const { snapshots } = deps;
   const published = await snapshots.get(id);
-  const underWay = snapshots.saving.get(id);
-  const knownSpec = underWay?.spec ?? published?.manifest.spec;
+  const inFlight = snapshots.saving.get(id);
+  const knownSpec = inFlight?.spec ?? published?.manifest.spec;
   if (knownSpec !== undefined && JSON.stringify(knownSpec) !== JSON.stringify(spec))
     throw new NodeError("snapshot_conflict", `snapshot ${id} exists with other parameters`);
-  if (underWay) return await underWay.done;
+  if (inFlight) return await inFlight.done;
   if (published) return published;
   const done = save(deps, id, spec).finally(() => snapshots.saving.delete(id));
   snapshots.saving.set(id, { spec, done });

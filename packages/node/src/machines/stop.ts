@@ -10,8 +10,8 @@ export type StopDeps = Pick<MachineDeps, "config" | "namespaces" | "table" | "lo
 
 export function stopMachine(deps: StopDeps, id: string): Promise<void> {
   const { table } = deps;
-  const underWay = table.stopping.get(id);
-  if (underWay !== undefined) return underWay;
+  const inFlight = table.stopping.get(id);
+  if (inFlight !== undefined) return inFlight;
   const done = stop(deps, id).finally(() => table.stopping.delete(id));
   table.stopping.set(id, done);
   return done;

@@ -6,7 +6,7 @@ export interface Shelf<M> {
   ready: M[];
   /** Number of machines that are being made. */
   making: number;
-  /** Time of the last request, in milliseconds since 1970. */
+  /** Last time that the source was asked for or kept hot, in milliseconds since 1970. */
   wantedAt: number;
   /** Number of requests; those within `SAME_TIME_MS` count once. */
   times: number;

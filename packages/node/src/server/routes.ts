@@ -10,7 +10,7 @@ import { saveSnapshot } from "../machines/save-snapshot.ts";
 import { startMachine } from "../machines/start.ts";
 import { stopMachine } from "../machines/stop.ts";
 import { NodeError } from "../node-error.ts";
-import { statusOf } from "../snapshots/table.ts";
+import { snapshotStatusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { nodeInfo } from "./info.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
@@ -78,12 +78,12 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: MachineDeps): voi
 
   server.get("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request.params);
-    return statusOf(id, (await snapshots.check(id)).manifest);
+    return snapshotStatusOf(id, (await snapshots.check(id)).manifest);
   });
 
   server.put("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request.params);
-    return statusOf(id, (await saveSnapshot(deps, id, parse(SnapshotSpec, request.body))).manifest);
+    return snapshotStatusOf(id, (await saveSnapshot(deps, id, parse(SnapshotSpec, request.body))).manifest);
   });
 
   server.delete("/v1/snapshots/:snapshot_id", async (request, reply) => {

@@ -91,7 +91,7 @@ export class SnapshotTable {
     // A damaged snapshot cannot be used, so it is left out. A request for it by name returns the reason.
     const ids = await this.#ids();
     const found = await Promise.all(ids.map((id) => this.get(id).catch(() => undefined)));
-    return found.flatMap((each) => (each ? [statusOf(path.basename(each.dir), each.manifest)] : []));
+    return found.flatMap((each) => (each ? [snapshotStatusOf(path.basename(each.dir), each.manifest)] : []));
   }
 
   async remove(id: string): Promise<void> {
@@ -148,7 +148,7 @@ const lacksFile = (dir: string) =>
 const damagedError = (why: string, cause?: unknown) =>
   new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });
 
-export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
+export function snapshotStatusOf(id: string, manifest: Manifest): SnapshotStatus {
   const { spec } = manifest;
   return {
     snapshot_id: id,
