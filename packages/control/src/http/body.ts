@@ -71,7 +71,7 @@ function parse(text: string): unknown {
  */
 function position(cause: unknown): string {
   const [, at, end] =
-    /in JSON (at position \d+)(?: \(line \d+ column \d+\))?$|Unexpected (end of JSON input)$/.exec(
+    /(?:in|after) JSON (at position \d+)(?: \(line \d+ column \d+\))?$|Unexpected (end of JSON input)$/.exec(
       String(cause),
     ) ?? [];
   if (end) return `it cannot be read past the ${end}`;

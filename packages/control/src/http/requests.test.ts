@@ -139,6 +139,7 @@ describe("paths and methods", () => {
   test.each([
     ['{"a": 1,', /it cannot be read past the end of JSON input$|it cannot be read at position 8$/],
     ["{x", /it cannot be read at position 1$/],
+    ['{"a":1} x', /it cannot be read at position 8$/],
     ['{"a":at position 77}', /it cannot be read$/],
     ['{"a":in JSON at position 77', /it cannot be read$/],
   ])(
