@@ -18,6 +18,7 @@ const url = "http://127.0.0.1:1";
 
 test("is taken once, names its holder and leaves nothing behind", async () => {
   const lock = await takeLock(file, url);
+  expect(JSON.parse(await readFile(file, "utf8"))).toMatchObject({ startTicks: expect.any(Number) });
   expect(await takeLock(file, "http://other")).toEqual({
     holder: expect.objectContaining({ pid: process.pid, url }),
   });

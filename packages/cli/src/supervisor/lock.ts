@@ -18,7 +18,7 @@ export async function takeLock(
 ): Promise<{ release: () => Promise<void> } | { holder: Holder }> {
   const self = identify(process.pid);
   if (!self) throw new Error("cannot read /proc: it must be mounted");
-  const mine = JSON.stringify({ ...self, url } satisfies Holder);
+  const mine = JSON.stringify({ ...self, startTicks: Number(self.startTicks), url });
   for (;;) {
     if (await publish(file, mine)) return { release: () => releaseLock(file, mine) };
     const found = await readFile(file, "utf8").catch(() => undefined);
@@ -70,7 +70,7 @@ function parseHolder(text: string): Holder | undefined {
     const value = JSON.parse(text) as Holder;
     const isWhole =
       Number.isInteger(value.pid) && value.startTicks !== undefined && value.bootId !== undefined;
-    // Earlier versions wrote the ticks as a number.
+    // In the file the ticks are a number.
     return isWhole ? { ...value, startTicks: String(value.startTicks) } : undefined;
   } catch {
     return undefined;

@@ -95,7 +95,7 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   }
   const headers = new Headers();
   for (const [name, value] of Object.entries(message.headers)) headers.append(name, String(value));
-  const text = async () => Buffer.concat(chunks).toString();
+  const text = async () => new TextDecoder().decode(Buffer.concat(chunks));
   return await errorFromResponse({ status: message.statusCode ?? 500, headers, text });
 }
 
