@@ -24,6 +24,8 @@ const FLOWS = 2040;
 const GATEWAY_FLOWS = 512;
 /** New flows per second, after a burst of `FLOWS`: closed flows too stay in the connection tables for a while. */
 const NEW_FLOWS = 200;
+/** Definition of the set of targets whose flows continue under this policy, although their pin may have expired. */
+const LASTING = "{ type ipv4_addr . inet_service; size 4096; }";
 const SMTP_PORTS = [25, 465, 587];
 /** Number of refused targets that the kernel remembers for the egress log. */
 export const MAX_REFUSED_FLOWS = 512;
@@ -67,7 +69,9 @@ ${contentOf(input, policy, { mark, generation })}
 export function policyChange(input: RulesetInput, change: PolicyChange): string {
   const { pins } = change;
   const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
+  // The set may be missing in the table of a machine that an earlier version started.
   return `
+add set ${TABLE} lasting ${LASTING}
 ${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
 flush chain ${TABLE} by_mode
 flush chain ${TABLE} judged
@@ -102,7 +106,7 @@ function objects({ never }: RulesetInput): string {
   set allow_ipport { type ipv4_addr . inet_service; }
   set learned { type ipv4_addr . inet_service; flags timeout; timeout 70m; size 4096; }
   # Targets of flows that continue under this policy, although their pin may have expired.
-  set lasting { type ipv4_addr . inet_service; size 4096; }
+  set lasting ${LASTING}
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
   set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }

@@ -4,7 +4,7 @@ import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { isAlive } from "@vivarium/kit/process-identity";
-import { GIB, MIB } from "@vivarium/kit/sizes";
+import { GIB, KIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { shareFile } from "../disks/clone.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
@@ -36,6 +36,8 @@ const SLOTS = 4096;
 const BOOT_LIMIT_MS = { kvm: 20_000, tcg: 300_000 };
 const MONITOR_LIMIT_MS = 30_000;
 const WARM_LIMIT_MS = 120_000;
+/** Bytes of output that are kept of a command in the guest. */
+const OUTPUT_LIMIT_BYTES = 64 * KIB;
 
 /** Commands that run before the capture, so that the files they read are in the page cache of every machine. */
 const WARM_UP: string[][] = [
@@ -206,7 +208,8 @@ async function checkClock(agent: AgentClient): Promise<void> {
 }
 
 async function runInGuest(agent: AgentClient, argv: string[]): Promise<string> {
-  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: WARM_LIMIT_MS });
+  const spec = { argv, env: {}, timeout_ms: WARM_LIMIT_MS, output_limit_bytes: OUTPUT_LIMIT_BYTES };
+  const frames = await execInGuest(agent, spec);
   return Buffer.concat((await Array.fromAsync(frames)) as Buffer[]).toString("latin1");
 }
 
