@@ -24,6 +24,8 @@ let guest: Guest;
 let browser: Browser;
 let page: Page;
 let previewUrl: string;
+/** Resolves when the page's WebSocket to Vite is open. A change that is written earlier is sent to no page. */
+const connected = Promise.withResolvers<void>();
 
 const write = (path: string, text: string) => network.client.session(guest.id).files.write(path, text);
 
@@ -40,6 +42,9 @@ beforeAll(async () => {
   previewUrl = String(body.preview_url);
   page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(PATIENCE_MS);
+  page.on("console", (message) => {
+    if (message.text().includes("[vite] connected")) connected.resolve();
+  });
 }, PATIENCE_MS * 3);
 afterAll(async () => {
   await browser?.close();
@@ -57,6 +62,7 @@ test("its page opens, and the address bar has no token", { timeout: PATIENCE_MS 
 });
 
 test("a changed module is shown without reloading the page", { timeout: PATIENCE_MS * 2 }, async () => {
+  await connected.promise;
   await page.evaluate("window.isSamePage = true");
   await write("app/word.js", `export const word = "after";`);
   await page.waitForFunction(`document.querySelector("h1").textContent === "after"`);
