@@ -40,6 +40,7 @@ build_agent() {
   built=$(find_built_agent)
   mkdir -p "$(dirname "$AGENT_BINARY")"
   install -m 0755 "$built" "$AGENT_BINARY.part"
+  sync "$AGENT_BINARY.part"
   mv "$AGENT_BINARY.part" "$AGENT_BINARY"
 }
 

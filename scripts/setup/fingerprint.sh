@@ -1,10 +1,24 @@
 # shellcheck shell=bash
 # Computes one hash over all inputs of set-up: this checkout, QEMU, the CPU, and the certificates that guests trust.
 
-# The host's CPU, if guests have it: with KVM a state saved on another CPU does not load; emulated CPUs are all alike.
+# chosen_cpu_model DATA_DIR: prints the CPU model of guests: the choice of now, else of the last set-up.
+chosen_cpu_model() {
+  local choice=${VIV_CPU_MODEL:-}
+  [ -n "$choice" ] || choice=$(cat "$1/cpu-model" 2>/dev/null) || choice=host
+  echo "$choice"
+}
+
+# guest_cpu DATA_DIR: the chosen model, whether emulation is asked for, and what guests see of the host's CPU: with KVM all
+# of it, or with a named model its vendor. Emulated CPUs are the same on every host.
 # The device counts even if the caller may not open it: set-up must not run again for a caller without that right.
 guest_cpu() {
-  [ ! -e /dev/kvm ] || grep -m 4 -E '^(vendor_id|cpu family|model|model name)[[:space:]]*:' /proc/cpuinfo
+  local model seen='vendor_id|cpu family|model|model name'
+  model=$(chosen_cpu_model "$1")
+  echo "$model"
+  # Emulation that nobody asks for any more is not kept.
+  [ "${VIV_ACCEL:-auto}" != tcg ] || echo tcg
+  [ "$model" = host ] || seen=vendor_id
+  [ ! -e /dev/kvm ] || sed '/^$/q' /proc/cpuinfo | grep -E "^($seen)[[:space:]]*:"
 }
 
 # chosen_certificates DATA_DIR: prints auto, none or a file: the choice of now, else of the last set-up.
@@ -29,10 +43,10 @@ guest_certificates() {
 # fingerprint DATA_DIR
 fingerprint() {
   {
-    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts
+    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts
     find scripts/setup images guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     guest_certificates "$1" | sha256sum
     stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)"
-    guest_cpu
+    guest_cpu "$1"
   } | sha256sum | cut -c1-64
 }

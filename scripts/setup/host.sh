@@ -1,17 +1,18 @@
 # shellcheck shell=bash
-# Checks whether this machine can run the service at all.
+# Checks whether this machine can run the service at all, and says everything that it lacks at once.
 
 readonly NEEDED_FREE_GIB=12
 
 check_host() {
   [ "$(uname -s)" = Linux ] ||
-    fail "this is $(uname -s)" "Linux: Debian 12, Debian 13 or Ubuntu 24.04" "use a machine, or a virtual one, with one of these"
+    lack "this is $(uname -s)" "Linux: Debian 12, Debian 13 or Ubuntu 24.04" "use a machine, or a virtual one, with one of these"
   [ "$(uname -m)" = x86_64 ] ||
-    fail "this machine's architecture is $(uname -m)" "x86_64, the one the guest images are built for" "use an x86_64 machine"
+    lack "this machine's architecture is $(uname -m)" "x86_64, the one the guest images are built for" "use an x86_64 machine"
   check_distribution
   [ "$(id -u)" = 0 ] ||
-    fail "you are $(id -un)" "root: set-up installs packages, mounts the storage pool and makes a system user" "run: sudo ./setup"
+    lack "you are $(id -un)" "root: set-up installs packages, mounts the storage pool and makes a system user" "run: sudo ./setup"
   check_disk_space
+  stop_if_lacking
 }
 
 check_distribution() {
@@ -21,18 +22,19 @@ check_distribution() {
   case "$ID $VERSION_ID" in
     "debian 12" | "debian 13" | "ubuntu 24.04") ;;
     *)
-      fail "this is ${PRETTY_NAME:-$ID}" "Debian 12, Debian 13 or Ubuntu 24.04" \
+      lack "this is ${PRETTY_NAME:-$ID}" "Debian 12, Debian 13 or Ubuntu 24.04" \
         "use one of these; on another system install what scripts/setup/packages.sh lists and set VIV_OS_RELEASE to a file saying ID=debian VERSION_ID=13"
       ;;
   esac
 }
 
 check_disk_space() {
-  local free_gib
+  local free_gib place=$DATA_DIR
   # A finished build needs no disk space a second time.
   [ ! -e "$DATA_DIR/setup.stamp" ] || return 0
-  mkdir -p "$DATA_DIR"
-  free_gib=$(($(df --output=avail -B1 "$DATA_DIR" | tail -n 1) >> 30))
+  # The directory is made later: what counts is the filesystem below it.
+  while [ ! -d "$place" ]; do place=$(dirname "$place"); done
+  free_gib=$(($(df --output=avail -B1 "$place" | tail -n 1) >> 30))
   [ "$free_gib" -ge "$NEEDED_FREE_GIB" ] ||
-    fail "$free_gib GiB are free where $DATA_DIR lies" "at least $NEEDED_FREE_GIB GiB" "free some space, or choose another place with --data-dir"
+    lack "$free_gib GiB are free where $DATA_DIR lies" "at least $NEEDED_FREE_GIB GiB" "free some space, or choose another place with --data-dir"
 }

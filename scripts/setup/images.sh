@@ -4,10 +4,12 @@
 
 IMAGES_DIR=$DATA_DIR/pool/images
 
-# put FILE TARGET: copies a file atomically, with reflinks where the filesystem has them.
+# put FILE TARGET: copies a file atomically, with reflinks where the filesystem has them. It is on disk before it has its
+# name, so that a power cut leaves no empty one.
 put() {
   mkdir -p "$(dirname "$2")"
   cp --reflink=auto --sparse=always "$1" "$2.part"
+  sync "$2.part"
   mv -f "$2.part" "$2"
 }
 
@@ -23,6 +25,7 @@ prepare_kernel() {
     progress "packing the agent and its modules into the initramfs"
     mkdir -p "$CACHE_DIR/initramfs"
     images/build-initramfs "$cached/modules" "$AGENT_BINARY" "$initramfs.part"
+    sync "$initramfs.part"
     mv "$initramfs.part" "$initramfs"
   fi
   put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
@@ -76,6 +79,7 @@ build_base() {
   images/base/build "$1/root.ext4" "$CERTIFICATES"
   echo "$started" >"$1/built_on"
   date -u +%Y-%m-%dT%H:%M:%SZ >"$1/built_at"
+  sync "$1/root.ext4"
   sha256sum "$1/root.ext4" | cut -d' ' -f1 >"$1/content_hash.part"
   mv "$1/content_hash.part" "$1/content_hash"
 }
@@ -130,22 +134,38 @@ point() {
 
 # Inputs of a baseline: it loads only with the same QEMU build, devices and CPU.
 bake_inputs() {
-  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") \
-    <(guest_cpu)
+    <(guest_cpu "$DATA_DIR")
 }
 
 # Bakes the baseline of the next version, which then becomes the current one; until then services use the one before.
 bake_baseline() {
-  local version baseline
+  local version baseline model
+  model=$(chosen_cpu_model "$DATA_DIR")
   version=$(readlink "$IMAGES_DIR/templates/base/next")
   baseline=$IMAGES_DIR/templates/base/$version/$BASELINE_SIZE/manifest.json
   if [ ! -e "$baseline" ]; then
     progress "booting the template once and keeping its memory; a minute or two without KVM"
-    node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
+    VIV_CPU_MODEL=$model node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
       --template base --version "$version" --size "$BASELINE_SIZE"
     [ -e "$baseline" ] || fail "baking ended without a baseline" "$baseline" "read $SETUP_LOG"
   fi
+  # Stored, because ./viv runs set-up without it.
+  echo "$model" >"$DATA_DIR/cpu-model"
   [ "$(readlink "$IMAGES_DIR/templates/base/current")" = "$version" ] || point current "$version"
+  announce_emulation "$baseline"
+}
+
+# announce_emulation MANIFEST: emulation is never silent, least of all where the host has KVM.
+announce_emulation() {
+  grep -q '"accelerator": "tcg"' "$1" || return 0
+  if [ "${VIV_ACCEL:-auto}" = tcg ]; then
+    progress "machines are emulated, as VIV_ACCEL=tcg asks: isolated as fully, 10 to 100 times slower"
+  elif [ -e /dev/kvm ]; then
+    progress "WARNING: /dev/kvm opens, but no guest boots on it. Machines are emulated: isolated as fully, 10 to 100 times slower. See ./viv doctor"
+  else
+    progress "WARNING: this host has no /dev/kvm. Machines are emulated: isolated as fully, 10 to 100 times slower. See ./viv doctor"
+  fi
 }
 readonly BASELINE_SIZE=small

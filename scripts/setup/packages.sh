@@ -7,29 +7,30 @@ readonly NEEDED_NODE=18
 readonly NEEDED_RUST=1.85
 readonly BACKPORTS=/etc/apt/sources.list.d/vivarium-backports.list
 
+# The package of each command, and what cannot be done without it.
 readonly COMMANDS="
-  qemu-img qemu-utils
-  nft nftables
-  conntrack conntrack
-  ip iproute2
-  bwrap bubblewrap
-  setpriv util-linux
-  mount mount
-  mkfs.xfs xfsprogs
-  mkfs.ext4 e2fsprogs
-  mmdebstrap mmdebstrap
-  cpio cpio
-  xz xz-utils
-  zstd zstd
-  git git
-  curl curl
-  ps procps
-  gcc gcc
+  qemu-img qemu-utils no disk of a machine can be made
+  nft nftables no machine gets a network
+  conntrack conntrack no machine's connections can be cut
+  ip iproute2 no machine gets a network
+  bwrap bubblewrap no machine can be jailed
+  setpriv util-linux no process can drop root's rights
+  mount mount no storage pool
+  mkfs.xfs xfsprogs no storage pool where the filesystem cannot clone files
+  mkfs.ext4 e2fsprogs no base template can be built
+  mmdebstrap mmdebstrap no base template can be built
+  cpio cpio no guest kernel can be prepared
+  xz xz-utils no guest kernel can be prepared
+  zstd zstd no backups
+  git git no base template can be built
+  curl curl no base template can be built
+  ps procps set-up cannot see what runs
+  gcc gcc the guest agent cannot be built
 "
 readonly FILES="
-  /etc/ssl/certs/ca-certificates.crt ca-certificates
-  /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
-  /usr/lib/x86_64-linux-gnu/libc.a libc6-dev
+  /etc/ssl/certs/ca-certificates.crt ca-certificates no download can be trusted
+  /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring no base template can be built
+  /usr/lib/x86_64-linux-gnu/libc.a libc6-dev the guest agent cannot be built
 "
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
@@ -50,23 +51,53 @@ candidate() {
 }
 
 packages_missing() {
-  local need package
-  while read -r need package; do
-    [ -z "$need" ] || command -v "$need" >/dev/null || echo "$package"
+  needs_missing | cut -d' ' -f1
+}
+
+# needs_missing: prints each missing package with the price of going without it, a line each.
+needs_missing() {
+  local need package price
+  while read -r need package price; do
+    [ -z "$need" ] || command -v "$need" >/dev/null || echo "$package $price"
   done <<<"$COMMANDS"
-  while read -r need package; do
-    [ -z "$need" ] || [ -e "$need" ] || echo "$package"
+  while read -r need package price; do
+    [ -z "$need" ] || [ -e "$need" ] || echo "$package $price"
   done <<<"$FILES"
-  at_least "$(qemu_version)" "$NEEDED_QEMU" || echo qemu-system-x86
-  at_least "$(node_version)" "$NEEDED_NODE" || echo nodejs
-  command -v npm >/dev/null || echo npm
-  find_cargo >/dev/null || echo rust
+  at_least "$(qemu_version)" "$NEEDED_QEMU" || echo "qemu-system-x86 no machine can run (it must be $NEEDED_QEMU or newer)"
+  at_least "$(node_version)" "$NEEDED_NODE" || echo "nodejs nothing of the service can run (it must be $NEEDED_NODE or newer)"
+  command -v npm >/dev/null || echo "npm nothing of the service can run"
+  # Only to build the guest agent, which a host without a network is given.
+  [ -x "${AGENT_BINARY:-}" ] || find_cargo >/dev/null || echo "rust the guest agent cannot be built (it must be $NEEDED_RUST or newer)"
 }
 
 install_packages() {
-  local missing rust
+  local missing status
   missing=$(packages_missing)
   [ -n "$missing" ] || return 0
+  set +e
+  (
+    set -e
+    get_packages "$missing"
+  )
+  status=$?
+  set -e
+  [ "$status" -eq 0 ] || explain_missing
+}
+
+# explain_missing: ends the step with all packages that are missing still, unless it is known already what is wrong.
+explain_missing() {
+  local left
+  stop_if_lacking
+  left=$(needs_missing)
+  [ -n "$left" ] || exit 1
+  fail "these packages are missing, and apt could not install them (see $SETUP_LOG):
+$(sed 's/^\([^ ]*\) \(.*\)/                  \1: without it \2/' <<<"$left")" \
+    "package mirrors that have them and can be reached, for apt-get of this machine" \
+    "check the network, its proxy settings and /etc/apt, or install them yourself: apt-get install $(cut -d' ' -f1 <<<"$left" | sort -u | sed 's/^rust$/rustc cargo/' | tr '\n' ' ')"
+}
+
+get_packages() {
+  local missing=$1 rust
   progress "reading the package lists"
   apt_get update
   case "$missing" in *qemu*) add_backports_for_qemu ;; esac

@@ -41,8 +41,18 @@ progress() {
 
 # fail WRONG EXPECTED WAY_OUT: ends the step with an explanation.
 fail() {
-  printf 'What is wrong:  %s\nExpected:       %s\nWay out:        %s\n' "$1" "$2" "$3" >"$EXPLANATION"
+  lack "$@"
   exit 1
+}
+
+# lack WRONG EXPECTED WAY_OUT: notes one of several things that are wrong; `stop_if_lacking` ends the step with all.
+lack() {
+  [ ! -s "$EXPLANATION" ] || echo >>"$EXPLANATION"
+  printf 'What is wrong:  %s\nExpected:       %s\nWay out:        %s\n' "$1" "$2" "$3" >>"$EXPLANATION"
+}
+
+stop_if_lacking() {
+  [ ! -s "$EXPLANATION" ] || exit 1
 }
 
 explain_failure() {

@@ -33,6 +33,10 @@ export interface CliConfig {
   colorterm: string | undefined;
   /** Directory for state of this user, such as the host keys of sessions. */
   stateDir: string;
+  /** Builds of set-up, as ./setup finds it. */
+  cacheDir: string;
+  /** Pid of the unit's main process, in a command that systemd runs beside it. */
+  mainPid: number | undefined;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
 }
@@ -57,6 +61,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
       env.XDG_STATE_HOME || path.join(env.HOME || homedir(), ".local", "state"),
       "vivarium",
     ),
+    cacheDir:
+      env.VIV_CACHE_DIR ||
+      path.join(env.XDG_CACHE_HOME || path.join(env.HOME || homedir(), ".cache"), "vivarium"),
+    mainPid: env.MAINPID ? Number(env.MAINPID) : undefined,
     wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };

@@ -311,3 +311,17 @@ describe("the names of a session's files do not steer the human's terminal", () 
     expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
   });
 });
+
+test("version names viv and the service that answers, also as JSON", async () => {
+  const { url } = await serve(() => {});
+  const shown = JSON.parse((await viv(url, ["version", "--json"])).out);
+  expect(shown).toMatchObject({
+    viv: expect.stringMatching(/^\d+\.\d+\.\d+/),
+    schema: expect.any(Number),
+    agent_generation: 2,
+    service: { url, isolation: "kvm" },
+  });
+  expect(shown).not.toHaveProperty("parts");
+  stopServing();
+  expect((await viv(url, ["version"])).out).toMatch(/^service +none answers$/m);
+});

@@ -1,9 +1,11 @@
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
+import { continueUpdateCommand } from "./commands/continue-update.ts";
 import { cpCommand } from "./commands/cp.ts";
 import { createCommand } from "./commands/create.ts";
 import { doctorCommand } from "./commands/doctor.ts";
@@ -17,6 +19,7 @@ import { findCommand } from "./commands/find.ts";
 import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
 import { grepCommand } from "./commands/grep.ts";
+import { installCommand } from "./commands/install.ts";
 import { killCommand } from "./commands/kill.ts";
 import { logsCommand } from "./commands/logs.ts";
 import { lsCommand } from "./commands/ls.ts";
@@ -25,7 +28,9 @@ import { mvCommand } from "./commands/mv.ts";
 import { openCommand } from "./commands/open.ts";
 import { pauseCommand } from "./commands/pause.ts";
 import { psCommand } from "./commands/ps.ts";
+import { readyCommand } from "./commands/ready.ts";
 import { restoreCommand } from "./commands/restore.ts";
+import { restoreBackupCommand } from "./commands/restore-backup.ts";
 import { resumeCommand } from "./commands/resume.ts";
 import { rmCommand } from "./commands/rm.ts";
 import { runCommand } from "./commands/run.ts";
@@ -37,8 +42,10 @@ import { templateCommand } from "./commands/template/template.ts";
 import { treeCommand } from "./commands/tree.ts";
 import { tunnelCommand } from "./commands/tunnel.ts";
 import { unexposeCommand } from "./commands/unexpose.ts";
+import { uninstallCommand } from "./commands/uninstall.ts";
 import { upCommand } from "./commands/up.ts";
 import { Verb } from "./commands/verb.ts";
+import { versionCommand } from "./commands/version.ts";
 import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
 import type { Context } from "./context.ts";
@@ -48,7 +55,16 @@ import { Interrupted } from "./service/interrupt.ts";
 import type { Terminal } from "./terminal.ts";
 
 const VERBS = {
-  Service: [upCommand, downCommand, doctorCommand],
+  Service: [
+    upCommand,
+    downCommand,
+    doctorCommand,
+    versionCommand,
+    installCommand,
+    backupCommand,
+    restoreBackupCommand,
+    uninstallCommand,
+  ],
   Sessions: [
     runCommand,
     createCommand,
@@ -118,7 +134,8 @@ function buildProgram(terminal: Terminal, run: (verb: Verb) => Promise<void>): C
   for (const [group, verbs] of Object.entries(VERBS)) {
     for (const verb of verbs) program.addCommand(verb().helpGroup(`${group}:`));
   }
-  program.addCommand(tunnelCommand(), { hidden: true });
+  for (const verb of [tunnelCommand, readyCommand, continueUpdateCommand])
+    program.addCommand(verb(), { hidden: true });
   for (const command of withSubcommands(program)) {
     if (command !== program) command.showHelpAfterError("(add --help to see what is possible)");
     if (command instanceof Verb) command.action(() => run(command));

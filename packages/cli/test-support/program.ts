@@ -66,6 +66,7 @@ export async function viv(
     isInteractive?: boolean;
     columns?: number;
     onOut?: (out: string) => void;
+    onNote?: (line: string) => void;
     /** The human's answer to a question; without it no question can be asked. */
     answer?: string;
   } = {},
@@ -80,6 +81,7 @@ export async function viv(
     },
     note: (line: string) => {
       printed.err += `${line}\n`;
+      screen.onNote?.(line);
     },
     canAsk: screen.answer !== undefined,
     ask: async (question: string) => {

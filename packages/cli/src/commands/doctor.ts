@@ -1,5 +1,6 @@
 /** `viv doctor`: checks whether this host can run the service. */
 import { examineHost } from "../doctor/examine.ts";
+import { configInForce } from "../doctor/settings.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderFindings } from "../print/findings.ts";
 import { type Call, Verb } from "./verb.ts";
@@ -18,8 +19,7 @@ KVM is tried by booting a guest kernel on it, which takes a few seconds. Exits w
 }
 
 async function doctor(call: Call): Promise<number> {
-  const { dataDir, imagesDir } = call.config;
-  const checks = await examineHost({ dataDir, imagesDir, now: new Date() });
+  const checks = await examineHost(await configInForce(call.config), new Date());
   call.print({ checks }, () => renderFindings(checks));
   return checks.some(({ status }) => status === "fail") ? EXIT.failed : EXIT.ok;
 }

@@ -229,7 +229,7 @@ test.each([
   [410, "session_ended", "viv checkpoint start"],
   [410, "session_node_lost", "viv rm"],
   [503, "archive_unavailable", "runs on"],
-  [503, "size_unavailable", "--size"],
+  [503, "size_unavailable", "./setup bakes small"],
   [503, "node_disk_pressure", "viv checkpoint rm"],
 ])("a refusal %d %s says what to do", async (status, code, hint) => {
   const { url } = await serve((_request, response) => respond(response, status, { error: "refused", code }));

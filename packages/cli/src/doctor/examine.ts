@@ -1,30 +1,39 @@
 import { layoutOf } from "../supervisor/layout.ts";
+import { checkCgroups } from "./cgroups.ts";
 import type { Finding } from "./finding.ts";
 import { checkFirewall } from "./firewall.ts";
 import { checkKvm } from "./kvm.ts";
-import { checkBaselines, checkDisk, checkImages, checkReflink } from "./storage.ts";
-import { checkCgroups, checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
+import { checkNetworkTable } from "./network-table.ts";
+import { checkPrivateOpen } from "./private-open.ts";
+import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
+import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
+import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
 /** Runs every check of this host; the slow KVM check runs while the others do. */
-export function examineHost(input: { dataDir: string; imagesDir?: string; now: Date }): Promise<Finding[]> {
-  const { imagesDir } = layoutOf(input.dataDir, input.imagesDir);
+export function examineHost({ config, file }: ConfigInForce, now: Date): Promise<Finding[]> {
+  const { dataDir, childEnv } = config;
+  const { imagesDir } = layoutOf(dataDir, config.imagesDir);
   return Promise.all([
     checkSystem(),
     checkRoot(),
-    checkKvm(imagesDir),
+    checkKvm(imagesDir, childEnv.VIV_ACCEL),
     checkQemu(),
     checkBubblewrap(),
     checkNft(),
     checkConntrack(),
     checkFirewall(),
+    checkNetworkTable(dataDir),
+    checkServiceSettings(config, file),
+    checkPrivateOpen(childEnv),
     checkCgroups(),
-    checkReflink(input.dataDir),
-    checkDisk(input.dataDir),
+    checkReflink(dataDir),
+    checkDisk(dataDir),
+    checkDataDisk(dataDir),
     checkSwap(),
-    checkClock(input.now),
+    checkClock(now),
     checkServiceUser(),
     checkImages(imagesDir),
-    checkBaselines(imagesDir),
+    checkBaselines(imagesDir, { accelerator: childEnv.VIV_ACCEL }),
   ]);
 }

@@ -42,3 +42,29 @@ test("a firewall that drops forwarded or incoming packets is found, Vivarium's o
 test("a firewall that lets our links through is no problem", () => {
   expect(closedAmong(DOCKER, 'insert rule ip filter FORWARD iifname "viv*" accept')).toEqual([]);
 });
+
+test("a firewall that accepts by default and refuses by its last rule is found, until it lets our links through", () => {
+  const firewalld = [
+    "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; policy accept; }; chain zones { }; }",
+    "add rule inet firewalld filter_FORWARD ct state established,related accept",
+    "add rule inet firewalld filter_FORWARD ct state invalid drop",
+    "add rule inet firewalld filter_FORWARD jump zones",
+  ];
+  expect(closedAmong(...firewalld)).toEqual([]);
+  const refusing = [
+    ...firewalld,
+    "add rule inet firewalld filter_FORWARD reject with icmpx admin-prohibited",
+  ];
+  expect(closedAmong(...refusing)).toEqual(["inet firewalld filter_FORWARD"]);
+  expect(closedAmong(...refusing, 'add rule inet firewalld zones iifname "viv*" accept')).toEqual([]);
+});
+
+test("a rule that lets our links into one chain opens no other chain of its table", () => {
+  expect(
+    closedAmong(
+      DOCKER,
+      "table ip filter { chain INPUT { type filter hook input priority 0; policy accept; }; }",
+      'add rule ip filter INPUT iifname "viv*" accept',
+    ),
+  ).toEqual(["ip filter FORWARD"]);
+});

@@ -36,21 +36,57 @@ export async function checkFirewall(): Promise<Finding> {
   );
 }
 
-/** Base chains with policy drop, in tables without a rule that accepts the interfaces of machines. */
+/**
+ * Base chains that drop what no rule accepts, by their policy or by a last rule without a condition (as firewalld has it),
+ * and of which no rule, in the chain or in one that it jumps to, accepts the interfaces of machines.
+ */
 export function closedChains(chainsJson: string, ruleset: string): Chain[] {
   const { nftables } = JSON.parse(chainsJson) as { nftables: { chain?: Chain }[] };
+  const rules = rulesByChain(ruleset);
   return nftables
     .flatMap(({ chain }) => chain ?? [])
-    .filter(({ family, table, hook = "", policy }) => {
+    .filter(({ family, table, name, hook = "", policy }) => {
       const isOther = ["ip", "inet"].includes(family) && table !== OURS && hook in NEEDS;
-      return isOther && policy === "drop" && !letsThrough(ruleset, { family, table });
+      if (!isOther) return false;
+      const reached = reachedFrom(rules, `${family} ${table} `, name);
+      const own = rules.get(`${family} ${table} ${name}`) ?? [];
+      const isClosed = policy === "drop" || own.some((rule) => REFUSES_ALL.test(rule));
+      return isClosed && !reached.some((rule) => ACCEPTS_MACHINES.test(rule));
     });
 }
 
-function letsThrough(ruleset: string, { family, table }: Pick<Chain, "family" | "table">): boolean {
-  const start = ruleset.indexOf(`table ${family} ${table} {`);
-  const end = ruleset.indexOf("\n}", start);
-  return /ifname "viv\*".* accept/.test(ruleset.slice(start, end));
+/** A rule whose verdict has no condition. */
+const REFUSES_ALL =
+  /^(counter( packets \d+ bytes \d+)? )?(log( prefix "[^"]*")?( level \w+)? )?(drop|reject( with .*)?)$/;
+const ACCEPTS_MACHINES = /^iifname "viv\*".* accept/;
+
+/** The rules of each chain of nft's listing, under `FAMILY TABLE CHAIN`. */
+function rulesByChain(ruleset: string): Map<string, string[]> {
+  const rules = new Map<string, string[]>();
+  let table = "";
+  let chain: string[] = [];
+  for (const line of ruleset.split("\n")) {
+    const [, inTable] = /^table (\w+ \S+) \{/.exec(line) ?? [];
+    const [, name] = /^\tchain (\S+) \{/.exec(line) ?? [];
+    if (inTable !== undefined) table = inTable;
+    else if (name !== undefined) {
+      chain = [];
+      rules.set(`${table} ${name}`, chain);
+    } else if (line.startsWith("\t\t")) chain.push(line.trim());
+  }
+  return rules;
+}
+
+/** The rules of a chain and of all that it jumps to. */
+function reachedFrom(rules: Map<string, string[]>, table: string, chain: string): string[] {
+  const seen = new Set([chain]);
+  // A set that grows while it is walked through: each chain once.
+  for (const name of seen)
+    for (const rule of rules.get(table + name) ?? []) {
+      const [, next] = /\b(?:jump|goto) (\S+)$/.exec(rule) ?? [];
+      if (next !== undefined) seen.add(next);
+    }
+  return [...seen].flatMap((name) => rules.get(table + name) ?? []);
 }
 
 function openings({ family, table, name, hook = "" }: Chain): string[] {

@@ -1,5 +1,5 @@
-/** Checks of the system: distribution, root, service users, swap, clock and cgroups. */
-import { existsSync, readFileSync } from "node:fs";
+/** Checks of the system: distribution, root, service users, swap and clock. */
+import { readFileSync } from "node:fs";
 import { findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
@@ -8,7 +8,6 @@ import { type Finding, fail, ok, warn } from "./finding.ts";
 const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
 /** An earlier year means that the clock was reset, as by a flat battery: TLS, key expiry and ids need the date. */
 const EARLIEST_YEAR = 2025;
-const CONTROLLERS = ["cpu", "memory", "pids"];
 
 export function checkSystem(): Finding {
   const fields = readOsRelease();
@@ -58,17 +57,6 @@ export async function checkClock(now: Date): Promise<Finding> {
     return warn("clock", `${iso}, not synchronised`, cost, "Install chrony or systemd-timesyncd.");
   }
   return ok("clock", `${iso} (whether it is synchronised is not known here)`);
-}
-
-export function checkCgroups(): Finding {
-  const cost = "a session is bounded by process limits alone: neighbours can slow each other down";
-  const remedy = "Boot with systemd.unified_cgroup_hierarchy=1.";
-  const file = "/sys/fs/cgroup/cgroup.controllers";
-  if (!existsSync(file)) return warn("cgroup v2", "not the host's hierarchy", cost, remedy);
-  const present = readFileSync(file, "utf8").trim().split(" ");
-  const missing = CONTROLLERS.filter((name) => !present.includes(name));
-  if (missing.length === 0) return ok("cgroup v2", CONTROLLERS.join(", "));
-  return warn("cgroup v2", `without ${missing.join(", ")}`, cost, remedy);
 }
 
 function readOsRelease(): Record<string, string> {

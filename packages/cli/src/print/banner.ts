@@ -9,22 +9,29 @@ export function renderBanner(facts: {
   keyFile: string;
   /** The bootstrap key, if this start has made it. */
   newKey?: string | undefined;
-  logDir: string;
+  /** Where the logs are. */
+  logs: string;
   health: Health;
   after: string;
 }): string {
-  const { url, keyFile, newKey, logDir, health, after } = facts;
+  const { url, keyFile, newKey, logs, health, after } = facts;
   const lines = [
-    ...(health.isolation === "emulated"
-      ? [
-          "warning: no working KVM: sessions still have machines of their own, but emulated ones, 10 to 100 times slower (see: viv doctor)",
-        ]
-      : []),
+    ...emulationWarning(health),
     `${BANNER_START} after ${after}`,
     `  URL        ${url}`,
     `  API key    ${newKey === undefined ? keyFile : `${newKey} (shown once; kept in ${keyFile})`}`,
     `  Isolation  ${health.isolation}`,
-    `  Logs       ${logDir}`,
+    `  Logs       ${logs}`,
   ];
   return lines.join("\n");
+}
+
+/** Emulation is announced at each start. */
+function emulationWarning({ isolation, emulated_states: count }: Health): string[] {
+  if (isolation === "kvm") return [];
+  return [
+    isolation === "mixed"
+      ? `warning: ${count} saved states and machines here were made without KVM: they go on emulated, 10 to 100 times slower`
+      : "warning: no working KVM: sessions still have machines of their own, but emulated ones, 10 to 100 times slower (see: viv doctor)",
+  ];
 }

@@ -20,7 +20,7 @@ export function renderLog(entries: EgressLogEntry[], paint: Paint = noPaint): st
     targetOf(entry),
     formatBytes(entry.bytes_out),
     formatBytes(entry.bytes_in),
-    entry.reason,
+    reasonOf(entry),
     String(entry.count),
   ]);
   return renderTable(headings, rows, (padded, { row, heading }) => {
@@ -35,7 +35,7 @@ export function renderLogLine(entry: EgressLogEntry, paint: Paint = noPaint): st
   const sent = entry.bytes_out > 0 && `sent ${formatBytes(entry.bytes_out)}`;
   const received = entry.bytes_in > 0 && `received ${formatBytes(entry.bytes_in)}`;
   const times = entry.count > 1 && `${entry.count} times`;
-  const after = [targetOf(entry), entry.reason, sent, received, times].filter(Boolean).join("  ");
+  const after = [targetOf(entry), reasonOf(entry), sent, received, times].filter(Boolean).join("  ");
   const decision = paint(DECISION_STYLES[entry.decision], entry.decision);
   return `${entry.at}  ${entry.kind}  ${decision}  ${plainText(after)}`;
 }
@@ -65,6 +65,11 @@ function perDay(capBytes: number): string {
 function sentOf(bytes: number, capBytes: number): string {
   const share = capBytes > 0 ? ` (${Math.floor((100 * bytes) / capBytes)} % of the cap)` : "";
   return `${formatBytes(bytes)}${share}`;
+}
+
+/** Shows with the reason that the address is a private one, which only the operator can have opened. */
+function reasonOf(entry: EgressLogEntry): string {
+  return entry.private ? `${entry.reason} (private)` : entry.reason;
 }
 
 /** The destination: the name that the guest asked for, if any, else the address. */

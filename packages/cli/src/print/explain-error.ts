@@ -40,7 +40,7 @@ function hintFor(error: VivariumError, config: CliConfig): string | undefined {
     case "archive_unavailable":
       return "The session runs on. This service pauses only what it can store elsewhere too, and has no such store now.";
     case "size_unavailable":
-      return "No host has room for this size: choose a smaller one with --size";
+      return "Choose another one with --size. On the service's host: node.log says whether its baseline was refused; ./setup bakes small, docs/operate/install.md says how to bake others.";
     case "account_concurrency_exceeded":
     case "key_concurrency_exceeded":
       return "End a session that is no longer needed: viv ls, then viv rm ID";
@@ -56,7 +56,8 @@ function hintFor(error: VivariumError, config: CliConfig): string | undefined {
 }
 
 function keyHint(config: CliConfig): string {
-  if (config.apiKey !== undefined) return "The key in VIV_API_KEY was refused: check it, or make a new one.";
+  if (config.apiKey !== undefined)
+    return "The key in VIV_API_KEY was refused. The service's own is in control/bootstrap.key of its data directory: without VIV_API_KEY, viv on its host reads it.";
   if (!isLocal(config.url)) return `Set VIV_API_KEY to an API key (viv_…) of the service at ${config.url}.`;
   const file = bootstrapKeyPath(config.dataDir);
   return `Set VIV_API_KEY, or let viv read ${file}, which the service makes at its first start (needs its user: sudo; another data directory: --data-dir).`;

@@ -9,12 +9,13 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { BANNER_START } from "../print/banner.ts";
 import { layoutOf, logFile } from "../supervisor/layout.ts";
-import { findHolder } from "../supervisor/lock.ts";
+import { findService } from "../supervisor/lock.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
 import type { Terminal } from "../terminal.ts";
+import { startDeadline } from "./start-deadline.ts";
+import { WAIT_FOR_START_MS } from "./start-limit.ts";
 import { askHealth } from "./wait-for-health.ts";
 
-const LIMIT_MS = 120_000;
 const POLL_MS = 100;
 
 /** Starts `viv up` detached from this terminal, shows its progress, and returns when the service answers. */
@@ -41,8 +42,8 @@ async function waitForAnswer(
   follow: () => Promise<string>,
 ): Promise<void> {
   const client = connectWithoutKey(config);
-  const deadline = performance.now() + LIMIT_MS;
-  while (performance.now() < deadline) {
+  const isOver = startDeadline(layoutOf(config.dataDir).lockFile);
+  while (!(await isOver())) {
     const said = await follow();
     // Another start may have taken the lock first: then that service is awaited.
     const isOvertaken = ended.code === EXIT.alreadyRunning;
@@ -56,14 +57,14 @@ async function waitForAnswer(
     }
     await sleep(POLL_MS);
   }
-  throw new CliError(`the service does not answer at ${config.url} after ${LIMIT_MS / 1000} s`, {
+  throw new CliError(`the service does not answer at ${config.url} after ${WAIT_FOR_START_MS / 1000} s`, {
     hint: `See ${config.dataDir}/log/*.log and viv doctor.`,
   });
 }
 
 /** Fails if the service that holds the lock answers at its own address, but not at the one that was asked for. */
 async function refuseOtherAddress(config: CliConfig): Promise<void> {
-  const holder = await findHolder(layoutOf(config.dataDir).lockFile);
+  const holder = await findService(layoutOf(config.dataDir).lockFile);
   if (!holder || !(await askHealth(connectWithoutKey({ ...config, url: holder.url })))) return;
   // Asked second: a service that listens at both addresses has become healthy by now.
   if (await askHealth(connectWithoutKey(config))) return;

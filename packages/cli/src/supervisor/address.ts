@@ -3,6 +3,8 @@ import { createServer } from "node:net";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 
+export const DEFAULT_INGRESS_LISTEN = "127.0.0.1:7401";
+
 /** Fails unless this host can listen at the address: control would otherwise exit and be restarted again and again. */
 export async function requireFreeAddress(listen: string): Promise<void> {
   const { host, port } = splitListen(listen);
@@ -20,6 +22,16 @@ export async function requireFreeAddress(listen: string): Promise<void> {
     });
   } finally {
     await new Promise((resolve) => probe.close(resolve));
+  }
+}
+
+/** A warning if this host cannot listen at the address of previews: sessions run without, and the gateway tries again. */
+export async function lackOfPreviews(listen: string): Promise<string | undefined> {
+  try {
+    await requireFreeAddress(listen);
+    return undefined;
+  } catch (error) {
+    return `warning: no previews until this changes: ${messageOf(error).replace("cannot listen", "the gateway cannot listen")}. Another address: VIV_INGRESS_LISTEN`;
   }
 }
 

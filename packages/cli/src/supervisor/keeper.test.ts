@@ -126,3 +126,18 @@ test("a program that does not exist is an ending, not a crash", async () => {
   const running = startProcess(["/no/such/program"], { env, cwd: "/", logFile: path.join(dir, "out.log") });
   expect(await running.ended).toContain("ENOENT");
 });
+
+test("a stop in a manner of its own leaves the input open, and a plain one after it closes it", async () => {
+  const file = path.join(dir, "out.log");
+  const script = `exec 3<&0; trap "echo asked" USR2; trap "" TERM; cat <&3 & echo ready
+    while kill -0 $! 2>/dev/null; do wait $!; done; echo closed`;
+  const running = startProcess(["bash", "-c", script], { env, cwd: "/", logFile: file });
+  const log = () => readFile(file, "utf8").catch(() => "");
+  await vi.waitFor(async () => expect(await log()).toContain("ready"));
+  const slow = running.stop({ signal: "SIGUSR2", limitMs: 20_000, keepsInput: true });
+  await vi.waitFor(async () => expect(await log()).toContain("asked"));
+  expect(await log()).not.toContain("closed");
+  await running.stop();
+  await slow;
+  expect(await log()).toContain("closed");
+});

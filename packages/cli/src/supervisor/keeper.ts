@@ -2,7 +2,7 @@
 import { sleep } from "@vivarium/kit/clock";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
-import type { Running } from "./running.ts";
+import type { Running, StopManner } from "./running.ts";
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5000;
@@ -49,9 +49,10 @@ export class Keeper {
     return promise.finally(() => signal.removeEventListener("abort", onAbort));
   }
 
-  async stop(): Promise<void> {
+  /** May be called again, to stop in another manner what is not stopped yet. */
+  async stop(manner?: StopManner): Promise<void> {
     this.#stopping.abort();
-    await this.#current?.stop();
+    await this.#current?.stop(manner);
     await this.#loop;
   }
 

@@ -3,6 +3,9 @@ import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 
+/** Names of rows in control's directory that were saved before the schema changed (control/src/db/save-rows.ts). */
+export const SAVED_ROWS = /^rows-\d{4,}-\d{8}T\d{9}\.jsonl$/;
+
 /** The paths of one service below its data directory. */
 export type Layout = ReturnType<typeof layoutOf>;
 
@@ -15,6 +18,7 @@ export function layoutOf(dataDir: string, imagesDir?: string) {
     nodeSocket: path.join(runDir, "node.sock"),
     gatewaySocket: path.join(runDir, "gateway.sock"),
     lockFile: path.join(runDir, "supervisor.lock"),
+    partsFile: path.join(runDir, "parts.json"),
     logDir: path.join(dataDir, "log"),
     controlDir: path.join(dataDir, "control"),
     postgresDir: path.join(dataDir, "postgres"),

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { findHolder, takeLock } from "./lock.ts";
+import { findHolder, findService, takeForCommand, takeLock, takeUnserved } from "./lock.ts";
 
 let dir: string;
 let file: string;
@@ -25,6 +25,28 @@ test("is taken once, names its holder and leaves nothing behind", async () => {
   if ("release" in lock) await lock.release();
   expect(await findHolder(file)).toBeUndefined();
   expect(await readdir(dir)).toEqual([]);
+});
+
+test("a command that has it is named, and is no service", async () => {
+  await takeForCommand(file, "viv backup");
+  expect(await findHolder(file)).toMatchObject({ pid: process.pid, command: "viv backup" });
+  expect(await findService(file)).toBeUndefined();
+  expect(await takeLock(file, url)).toMatchObject({ holder: { command: "viv backup" } });
+  const unserved = takeUnserved({ lockFile: file, dataDir: dir }, "viv restore-backup");
+  await expect(unserved).rejects.toThrow(`viv backup (pid ${process.pid}) is at work on ${dir}`);
+});
+
+test("a service that has it is no command, and is named to a command", async () => {
+  await takeLock(file, url);
+  expect(await findService(file)).toMatchObject({ pid: process.pid, url });
+  expect(await findService(file)).not.toHaveProperty("command");
+  const unserved = takeUnserved({ lockFile: file, dataDir: dir }, "viv restore-backup");
+  await expect(unserved).rejects.toThrow(`a service (pid ${process.pid}) serves ${dir} at ${url}`);
+});
+
+test("a command of an earlier version is recognised by its name, which is no address", async () => {
+  await writeFile(file, JSON.stringify({ ...identify(process.pid), url: "viv backup", pauses: true }));
+  expect(await findHolder(file)).toMatchObject({ command: "viv backup" });
 });
 
 test("is taken over from a process that no longer lives", async () => {

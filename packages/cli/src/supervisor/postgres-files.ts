@@ -1,6 +1,6 @@
 /** Installs the database's programs and creates its cluster below the data directory. */
 import { existsSync } from "node:fs";
-import { chown, cp, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
+import { chown, cp, mkdir, readFile, rename, rm, stat, symlink } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Account } from "@vivarium/kit/account";
@@ -22,8 +22,10 @@ export interface PostgresFiles {
 export async function preparePostgres(layout: Layout, user: Account): Promise<PostgresFiles> {
   const programs = await installPrograms(layout);
   const cluster = path.join(layout.postgresDir, "data");
-  if (existsSync(path.join(cluster, "PG_VERSION"))) await checkVersion(programs, cluster);
-  else await makeCluster({ programs, cluster }, user);
+  if (existsSync(path.join(cluster, "PG_VERSION"))) {
+    await checkVersion(programs, cluster);
+    await giveTo(cluster, user);
+  } else await makeCluster({ programs, cluster }, user);
   return { programs, cluster };
 }
 
@@ -93,6 +95,12 @@ async function runAs(user: Account, argv: string[], input?: string): Promise<voi
   if (result.code === 0) return;
   const reason = (result.stderr || result.stdout).trim().split("\n").slice(-5).join("; ");
   throw new CliError(`the database could not be made: ${path.basename(argv[0] ?? "")} says: ${reason}`);
+}
+
+/** The user may have been made again since, or the directory be a copy: PostgreSQL starts on files of its own user alone. */
+async function giveTo(cluster: string, { uid, gid }: Account): Promise<void> {
+  if ((await stat(cluster)).uid === uid) return;
+  await runHostCommand("chown", ["-R", "-h", `${uid}:${gid}`, cluster]);
 }
 
 async function checkVersion(programs: string, cluster: string): Promise<void> {

@@ -4,12 +4,13 @@ import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 import { sleep } from "@vivarium/kit/clock";
 import { identify, type ProcessIdentity } from "@vivarium/kit/process-identity";
-import { type Layout, logFile } from "./layout.ts";
+import type { Layout } from "./layout.ts";
 import { CLEAN_ENV, type PostgresFiles } from "./postgres-files.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
 import { asUser } from "./service-user.ts";
 
-const READY_LIMIT_MS = 60_000;
+/** After a crash it first repeats what its log has. */
+const READY_LIMIT_MS = 300_000;
 const READY_POLL_MS = 20;
 /** PostgreSQL's fast shutdown: clients are disconnected and everything is written. */
 const FAST_SHUTDOWN = { signal: "SIGINT", limitMs: 20_000 } as const;
@@ -31,18 +32,25 @@ const SETTINGS: Readonly<Record<string, string>> = {
   log_min_messages: "warning",
 };
 
+interface PostgresPlace {
+  layout: Layout;
+  files: PostgresFiles;
+  /** Undefined: standard output. */
+  logFile: string | undefined;
+}
+
 /**
  * Starts the database, or adopts the one that a killed supervisor left running: ending it would only cost a recovery.
  */
 export async function launchPostgres(
-  layout: Layout,
-  files: PostgresFiles,
+  place: PostgresPlace,
   user: Account,
   signal: AbortSignal,
 ): Promise<Running> {
+  const { files } = place;
   const left = findPostmaster(files.cluster);
-  const running = left ? adoptProcess(left, FAST_SHUTDOWN) : startPostmaster(layout, files, user);
-  await waitUntilReady(files.cluster, running, signal);
+  const running = left ? adoptProcess(left, FAST_SHUTDOWN) : startPostmaster(place, user);
+  await waitUntilReady({ cluster: files.cluster, log: place.logFile ?? "this log" }, running, signal);
   return running;
 }
 
@@ -61,13 +69,13 @@ export async function stopLeftPostgres(cluster: string): Promise<boolean> {
   return true;
 }
 
-function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): Running {
+function startPostmaster({ layout, files, logFile }: PostgresPlace, user: Account): Running {
   const settings = { ...SETTINGS, unix_socket_directories: layout.postgresSocketDir };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const program = path.join(files.programs, "bin", "postgres");
   return startProcess(asUser(user, [program, "-D", files.cluster, ...flags]), {
     env: CLEAN_ENV,
-    logFile: logFile(layout, "postgres"),
+    logFile,
     cwd: "/",
     stop: FAST_SHUTDOWN,
     outlives: true,
@@ -75,17 +83,21 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): R
 }
 
 /** Waits until the postmaster's pid file reports that it is ready; stops it at the time limit or on abort. */
-async function waitUntilReady(cluster: string, running: Running, signal: AbortSignal): Promise<void> {
+async function waitUntilReady(
+  { cluster, log }: { cluster: string; log: string },
+  running: Running,
+  signal: AbortSignal,
+): Promise<void> {
   let ending: string | undefined;
   void running.ended.then((how) => {
     ending = how;
   });
   const deadline = performance.now() + READY_LIMIT_MS;
   while (!isReady(cluster, running.pid)) {
-    if (ending !== undefined) throw new Error(`${ending} before it was ready; see postgres.log`);
+    if (ending !== undefined) throw new Error(`${ending} before it was ready; see ${log}`);
     if (performance.now() > deadline) {
       await running.stop();
-      throw new Error(`not ready within ${READY_LIMIT_MS / 1000} s; see postgres.log`);
+      throw new Error(`not ready within ${READY_LIMIT_MS / 1000} s; see ${log}`);
     }
     if (signal.aborted) {
       await running.stop();

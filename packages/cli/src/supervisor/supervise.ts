@@ -5,78 +5,112 @@
  * they keep running and are adopted at the next start.
  */
 import { once } from "node:events";
+import path from "node:path";
+import { PAUSE_ALL_SIGNAL } from "@vivarium/contract/supervision";
 import type { Account } from "@vivarium/kit/account";
 import { CliError } from "../cli-error.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { kvmRefusal, WAYS_OUT } from "../doctor/kvm.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
 import { readUnprivilegedFile } from "../service/read-unprivileged-file.ts";
+import { START_LIMIT_MS } from "../service/start-limit.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
-import { requireFreeAddress, urlOf } from "./address.ts";
+import { DEFAULT_INGRESS_LISTEN, lackOfPreviews, requireFreeAddress, urlOf } from "./address.ts";
+import { readBuild } from "./build.ts";
+import { checkSettings } from "./check-settings.ts";
 import { childEnvOf } from "./child-env.ts";
+import { isForHostShutdown, pauseSessions } from "./host-shutdown.ts";
 import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
-import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
-import { takeLock } from "./lock.ts";
-import { startLogCap } from "./log-cap.ts";
-import { holdNetworkTable } from "./network-table.ts";
+import { hasImages, type Layout, layoutOf, makeBaseDirs, makeUserDirs } from "./layout.ts";
+import { type LogPlace, type Logs, logsOf } from "./logs.ts";
+import { PartsRecord } from "./parts-record.ts";
 import { mountPool } from "./pool.ts";
 import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
+import { registerService } from "./registered-services.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
 import { checkReach, ensureServiceUser, GATEWAY_USER, SERVICE_USER } from "./service-user.ts";
+import { takeLockAfterCommands } from "./wait-for-lock.ts";
 
-const ANSWER_LIMIT_MS = 60_000;
+/** How control begins the line in which it says why it ends at its start. */
+const CANNOT_START = "control cannot start: ";
 
 /** Longest path of a unix socket in bytes, without the terminating zero (`sun_path`). */
 const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
+const PAUSED = "stopped; sessions that were paused wake by their next use after the start";
 
 /** Runs the service in the foreground until it is stopped; returns the exit code. */
-export async function supervise({ config, terminal }: Context): Promise<number> {
+export async function supervise(
+  { config, terminal }: Context,
+  { logPlace = "files" }: { logPlace?: LogPlace } = {},
+): Promise<number> {
   requireRoot();
-  const startedAt = performance.now();
+  await checkSettings(config);
   const layout = layoutOf(config.dataDir, config.imagesDir);
   await makeBaseDirs(layout);
   const url = urlOf(config.listen);
-  const lock = await takeLock(layout.lockFile, url);
+  const lock = await takeLockAfterCommands({ ...layout, url, note: (line) => terminal.note(line) });
   if ("holder" in lock) {
     terminal.note(
       `viv: a service (pid ${lock.holder.pid}) already serves ${config.dataDir} at ${lock.holder.url}`,
     );
     return EXIT.alreadyRunning;
   }
+  const startedAt = performance.now();
   const stopSignal = waitForStopSignal();
   const stopping = new AbortController();
   void stopSignal.then(() => stopping.abort());
-  const stopLogCap = startLogCap(layout.logDir);
-  const leaveNetworkTable = await holdNetworkTable(url);
+  const logs = logsOf(logPlace, layout);
+  const stopLogCap = logs.startCap();
+  const leaveHost = await registerService(url);
   const keepers: Keeper[] = [];
+  const parts = new PartsRecord(layout.partsFile);
+  const supervision = { config, terminal, layout, logs, parts, keepers, stopping: stopping.signal };
+  let lastLine = STOPPED;
   try {
-    const supervision = { config, terminal, layout, keepers, stopping: stopping.signal };
     await startAll(supervision);
     if (!(await announce(supervision, startedAt))) return EXIT.failed;
     terminal.note(`stopping (${await stopSignal}) …`);
+    if (await pauseIfHostGoesDown(supervision, await stopSignal)) lastLine = PAUSED;
     return EXIT.ok;
   } catch (error) {
     if (!stopping.signal.aborted) throw error;
     terminal.note(`stopping (${await stopSignal}) before all was started …`);
+    if (await pauseIfHostGoesDown(supervision, await stopSignal)) lastLine = PAUSED;
     return EXIT.ok;
   } finally {
     const hasRun = keepers.length > 0;
     for (const keeper of keepers.reverse()) await keeper.stop();
-    await leaveNetworkTable();
+    await leaveHost();
+    await parts.remove();
     stopLogCap();
     await lock.release();
-    if (hasRun) terminal.note(STOPPED);
+    if (hasRun) terminal.note(lastLine);
   }
+}
+
+/** Pauses the sessions if the host goes down. Returns whether it did. */
+async function pauseIfHostGoesDown(
+  { config, terminal, keepers }: Supervision,
+  signal: string,
+): Promise<boolean> {
+  const control = keepers.find(({ name }) => name === "control");
+  if (!control || !(await isForHostShutdown(signal))) return false;
+  const client = connectWithoutKey({ ...config, url: urlOf(config.listen) });
+  await pauseSessions({ control, client, terminal }, waitForStopSignal());
+  return true;
 }
 
 interface Supervision extends Context {
   layout: Layout;
+  logs: Logs;
+  parts: PartsRecord;
   /** Processes in the order of their start; appended one by one, so that a failed start stops those that run. */
   keepers: Keeper[];
   /** Aborted when the whole service must stop. */
@@ -94,8 +128,12 @@ async function startAll(supervision: Supervision): Promise<void> {
     terminal.note(`  ${name.padEnd(14)} ${formatSeconds(performance.now() - from)}`);
     return result;
   };
+  const lack = await lackOfPreviews(config.childEnv.VIV_INGRESS_LISTEN || DEFAULT_INGRESS_LISTEN);
+  if (lack !== undefined) terminal.note(`viv: ${lack}`);
+  await notePart(supervision, "supervisor", process.pid);
   await step("storage pool", () => mountPool(layout));
   requireImages(layout);
+  requireKvmRights(config);
   const user = await ensureServiceUser(config.childEnv.VIV_CONTROL_USER || SERVICE_USER);
   const gatewayUser = config.childEnv.VIV_GATEWAY_USER ?? (await ensureServiceUser(GATEWAY_USER)).name;
   await makeUserDirs(layout, user);
@@ -108,11 +146,16 @@ async function startAll(supervision: Supervision): Promise<void> {
 }
 
 async function startPostgres(supervision: Supervision, user: Account): Promise<string> {
-  const { layout } = supervision;
+  const { layout, logs } = supervision;
   requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
+  const place = { layout, files, logFile: logs.fileOf("postgres") };
   await keep(supervision, "postgres", {
-    launch: (signal) => launchPostgres(layout, files, user, signal),
+    launch: async (signal) => {
+      const running = await launchPostgres(place, user, signal);
+      await notePart(supervision, "postgres", running.pid, path.basename(files.programs));
+      return running;
+    },
     report: (message) => supervision.terminal.note(`viv: ${message}`),
   });
   return databaseUrl(layout, user);
@@ -133,12 +176,25 @@ function keepService(
   name: "node" | "gateway" | "control",
   env: Record<string, string>,
 ): Promise<void> {
-  const file = logFile(supervision.layout, name);
+  const { logs } = supervision;
   const argv = [process.execPath, ...COLLECTOR, ENTRY_POINTS[name]];
   return keep(supervision, name, {
-    launch: async () => startProcess(argv, { env, logFile: file, cwd: "/" }),
-    report: (message) => supervision.terminal.note(`viv: ${message}; see ${file}`),
+    launch: async () => {
+      const running = startProcess(argv, { env, logFile: logs.fileOf(name), cwd: "/" });
+      void notePart(supervision, name, running.pid);
+      return running;
+    },
+    report: (message) => supervision.terminal.note(`viv: ${message}; see ${logs.placeOf(name)}`),
   });
+}
+
+/** Notes a process that was started. Without the record only `viv version` knows less. */
+async function notePart({ parts }: Supervision, name: string, pid: number, version?: string): Promise<void> {
+  const since = new Date().toISOString();
+  const of = async () => version ?? (await readBuild()).version;
+  await of()
+    .then((known) => parts.note(name, { pid, version: known, since }))
+    .catch(() => {});
 }
 
 async function keep({ keepers, stopping }: Supervision, name: string, deps: KeeperDeps): Promise<void> {
@@ -149,18 +205,20 @@ async function keep({ keepers, stopping }: Supervision, name: string, deps: Keep
 
 /** Waits until the service answers, then prints the banner; false when it does not answer. */
 async function announce(
-  { config, terminal, layout, keepers, stopping }: Supervision,
+  { config, terminal, layout, logs, keepers, stopping }: Supervision,
   startedAt: number,
 ): Promise<boolean> {
   const url = urlOf(config.listen);
   const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
-    limitMs: ANSWER_LIMIT_MS,
+    limitMs: START_LIMIT_MS,
     signal: stopping,
     isHopeless: () => keepers.some((keeper) => keeper.recentDeaths >= HOPELESS_DEATHS),
   });
   if (!health) {
     if (stopping.aborted) return true;
-    terminal.note(`viv: the service does not answer at ${url}; the reason is in ${layout.logDir}/*.log`);
+    const reason = await logs.lastWords("control", CANNOT_START);
+    const why = reason === undefined ? "" : `: ${reason}`;
+    terminal.note(`viv: the service does not answer at ${url}${why}; more is in ${logs.placeOf()}`);
     return false;
   }
   const keyFile = bootstrapKeyPath(layout.dataDir);
@@ -168,7 +226,7 @@ async function announce(
   const newKey = terminal.isInteractive
     ? await readIfNewer(keyFile, performance.now() - startedAt)
     : undefined;
-  terminal.note(renderBanner({ url, keyFile, newKey, logDir: layout.logDir, health, after }));
+  terminal.note(renderBanner({ url, keyFile, newKey, logs: logs.placeOf(), health, after }));
   return true;
 }
 
@@ -179,7 +237,7 @@ async function readIfNewer(file: string, ageMs: number): Promise<string | undefi
 }
 
 function waitForStopSignal(): Promise<string> {
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP", PAUSE_ALL_SIGNAL] as const;
   return Promise.race(signals.map((signal) => once(process, signal).then(() => signal)));
 }
 
@@ -201,6 +259,12 @@ function requireSocketPath({ postgresSocketDir, dataDir }: Layout): void {
   throw new CliError(`the database cannot listen below ${dataDir}: the path ${why}`, {
     hint: "Choose another --data-dir, or set DATABASE_URL to a PostgreSQL of your own.",
   });
+}
+
+/** A host whose KVM merely lacks rights is not emulated unasked; the node refuses to start for the same reason. */
+function requireKvmRights({ childEnv }: Context["config"]): void {
+  const refused = kvmRefusal(childEnv.VIV_ACCEL);
+  if (refused !== undefined) throw new CliError(refused, { hint: WAYS_OUT });
 }
 
 function requireImages(layout: Layout): void {

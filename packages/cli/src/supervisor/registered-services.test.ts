@@ -4,7 +4,7 @@ import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
 import { expect, it, onTestFinished } from "vitest";
-import { holdNetworkTable } from "./network-table.ts";
+import { registerService } from "./registered-services.ts";
 
 async function makeTable() {
   const dir = await mkdtemp(path.join(tmpdir(), "slots-"));
@@ -17,7 +17,12 @@ async function makeTable() {
   return {
     dir,
     exists: async () => (await runHostCommand("nft", ["list", "table", ...table])).code === 0,
-    hold: () => holdNetworkTable("http://it", { slotsDir: dir, servicesDir: path.join(dir, "s"), table }),
+    hold: () =>
+      registerService("http://it", {
+        ...{ slotsDir: dir, servicesDir: path.join(dir, "s"), table },
+        // None of this host, whose machines would end with it.
+        unit: `${table[1]}.service`,
+      }),
   };
 }
 

@@ -1,6 +1,7 @@
-/** Removes the nft table that all services of this host share, when the last one stops. */
+/** The services that run on this host. The last one to stop removes what all share: the nft table and the machines' unit. */
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
 import { findHolder, takeLock } from "./lock.ts";
@@ -15,27 +16,36 @@ const PATHS = {
   /** Directory in which the services of this host register, one file each. */
   servicesDir: "/run/vivarium/services",
   table: ["inet", "vivarium"],
+  unit: MACHINES_UNIT,
 };
 
 /**
- * Registers this service as a user of the nft table; call before a node starts. The returned function ends that, and
- * removes the table if no other service is registered and no slot is claimed: machines that keep running, of any
- * service, need it. The host's forwarding is then switched off too, if a node switched it on.
+ * Registers this service; call before a node starts. The returned function ends that, and removes table and unit if no
+ * other service is registered and no slot is claimed: machines that keep running, of any service, need both. The host's
+ * forwarding is then switched off too, if a node switched it on.
  */
-export async function holdNetworkTable(
+export async function registerService(
   url: string,
-  { slotsDir, servicesDir, table } = PATHS,
+  { slotsDir, servicesDir, table, unit } = PATHS,
 ): Promise<() => Promise<void>> {
   await mkdir(servicesDir, { recursive: true, mode: 0o700 });
   const lock = await takeLock(path.join(servicesDir, randomId(8)), url);
   return async () => {
     if ("release" in lock) await lock.release();
     const slots = (await namesIn(slotsDir)).filter((name) => /^\d+$/.test(name));
-    const isNeeded = slots.length > 0 || (await countRunning(servicesDir)) > 0;
+    const isNeeded = slots.length > 0 || (await countServices(servicesDir)) > 0;
     if (isNeeded) return;
     await stopForwarding(table);
     await runHostCommand("nft", ["delete", "table", ...table]);
+    await stopTransientUnit(unit);
   };
+}
+
+/** Stops the unit of machines if a node started it (node/src/host/cgroup-parent.ts); one that is installed stays. */
+async function stopTransientUnit(unit: string): Promise<void> {
+  const { stdout } = await runHostCommand("systemctl", ["show", "--property=FragmentPath", unit]);
+  if (!stdout.startsWith("FragmentPath=/run/systemd/transient/")) return;
+  await runHostCommand("systemctl", ["stop", unit]);
 }
 
 /** Switches forwarding off if a node switched it on and it is still on. */
@@ -45,8 +55,8 @@ async function stopForwarding(table: string[]): Promise<void> {
   if ((await readFile(FORWARDING, "utf8")).trim() === "1") await writeFile(FORWARDING, "0");
 }
 
-/** Counts the services that run; removes the files of those that were killed. */
-async function countRunning(servicesDir: string): Promise<number> {
+/** Counts the services of this host that run; removes the files of those that were killed. */
+export async function countServices(servicesDir = PATHS.servicesDir): Promise<number> {
   // A name with a dot is a draft that is still being written.
   const files = (await namesIn(servicesDir))
     .filter((name) => !name.includes("."))

@@ -1,0 +1,143 @@
+/**
+ * Makes a backup: rows, keys and, if asked, saved state, as of one instant, while the service runs. The saved states
+ * that the rows of that instant refer to are kept by further names while the rows are read, and copied from these.
+ */
+import { existsSync } from "node:fs";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { CliError } from "../cli-error.ts";
+import type { Context } from "../context.ts";
+import { readUnprivilegedBytes } from "../service/read-unprivileged-file.ts";
+import { readBuild } from "../supervisor/build.ts";
+import { type Layout, layoutOf, SAVED_ROWS } from "../supervisor/layout.ts";
+import { refuseCommand, takeForCommand } from "../supervisor/lock.ts";
+import { type Members, pack } from "./archive.ts";
+import { addressOfRunning, databasePlace, hasCluster, startDatabase } from "./database.ts";
+import { dumpWithStates } from "./dump-with-states.ts";
+import {
+  type BackupManifest,
+  differences,
+  KEYS_DIR,
+  MANIFEST_FILE,
+  newManifest,
+  QEMU_DIR,
+  ROWS_FILE,
+  STATES_DIR,
+} from "./manifest.ts";
+import { buildsOf } from "./saved-state.ts";
+import { makeStaging } from "./staging.ts";
+import { sumsBelow } from "./sums.ts";
+
+interface BackupOptions {
+  savedState: boolean;
+  signal: AbortSignal;
+}
+
+export async function backUp(
+  { config, terminal }: Context,
+  file: string,
+  { savedState, signal }: BackupOptions,
+): Promise<BackupManifest> {
+  const layout = layoutOf(config.dataDir, config.imagesDir);
+  if (!existsSync(layout.controlDir)) throw noKeys(layout.controlDir);
+  const pool = path.join(layout.dataDir, "pool");
+  const staging = await makeStaging(existsSync(pool) ? pool : layout.dataDir);
+  try {
+    const { head, missing } = await withAddress({ config, terminal }, layout, (url) =>
+      dumpWithStates(url, { dir: staging.dir, pool, savedState }),
+    );
+    signal.throwIfAborted();
+    terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
+    await copyKeys(layout.controlDir, path.join(staging.dir, KEYS_DIR));
+    const snapshots = savedState ? head.snapshots.filter((id) => !missing.includes(id)) : [];
+    const members = await membersOf(layout, staging.dir, snapshots);
+    terminal.note(`viv: computing the sums of ${snapshots.length} saved states and the rest`);
+    const manifest = newManifest({
+      made_at: new Date().toISOString(),
+      made_by: (await readBuild()).version,
+      schema: head.schema,
+      node_id: config.childEnv.VIV_NODE_ID || "nod_local",
+      saved_state: savedState,
+      snapshots,
+      missing,
+      files: await sumsOf(members),
+    });
+    await writeFile(path.join(staging.dir, MANIFEST_FILE), `${JSON.stringify(manifest, null, 2)}\n`);
+    signal.throwIfAborted();
+    terminal.note(`viv: writing ${file}`);
+    // The manifest comes first, so that a restore reads it without unpacking the rest.
+    await pack(file, [{ dir: staging.dir, names: [MANIFEST_FILE] }, ...members], {
+      signal,
+      verify: (names) => verifyAgain(staging.dir, names, manifest),
+    });
+    return manifest;
+  } finally {
+    await staging.remove();
+  }
+}
+
+/** Files of saved states get and lose names while the service makes and deletes others; their content never changes. */
+async function verifyAgain(dir: string, names: string[], { files }: BackupManifest): Promise<void> {
+  const expected = Object.fromEntries(Object.entries(files).filter(([name]) => names.includes(name)));
+  const wrong = differences(expected, await sumsBelow(dir, names));
+  if (wrong.length === 0) return;
+  throw new CliError(`files changed while they were saved: ${wrong.slice(0, 5).join(", ")}`, {
+    hint: "Nothing was written. Try again.",
+  });
+}
+
+/** Calls `work` with the database's address: of the service that runs, or of a database that runs for this alone. */
+async function withAddress<T>(
+  { config }: Context,
+  layout: Layout,
+  work: (url: string) => Promise<T>,
+): Promise<T> {
+  const place = await databasePlace(config);
+  if (place.url !== undefined) return await work(place.url);
+  if (!hasCluster(layout)) return await work(await addressOfRunning(layout, place));
+  const lock = await takeForCommand(layout.lockFile, "viv backup");
+  if ("holder" in lock) {
+    refuseCommand(lock.holder, layout.dataDir);
+    return await work(await addressOfRunning(layout, place));
+  }
+  try {
+    const database = await startDatabase(layout, place);
+    return await work(database.url).finally(() => database.stop());
+  } finally {
+    await lock.release();
+  }
+}
+
+/** The directory belongs to control's user, which could have put links there. */
+async function copyKeys(controlDir: string, target: string): Promise<void> {
+  await mkdir(target, { mode: 0o700 });
+  const entries = await readdir(controlDir, { withFileTypes: true });
+  // Rows that were saved before an update are not keys: the backup has rows of its own.
+  const isKey = (name: string) => !name.endsWith(".tmp") && !SAVED_ROWS.test(name);
+  const names = entries.filter((one) => one.isFile() && isKey(one.name)).map(({ name }) => name);
+  if (!names.includes("pepper")) throw noKeys(controlDir);
+  for (const name of names) {
+    const { bytes } = await readUnprivilegedBytes(path.join(controlDir, name));
+    await writeFile(path.join(target, name), bytes, { mode: 0o600 });
+  }
+}
+
+function noKeys(controlDir: string): CliError {
+  return new CliError(`${controlDir} has no keys`, {
+    hint: "Give the data directory of a service that was started at least once: --data-dir DIR.",
+  });
+}
+
+async function membersOf(layout: Layout, staging: string, snapshots: string[]): Promise<Members[]> {
+  const own = { dir: staging, names: [ROWS_FILE, KEYS_DIR, ...(snapshots.length > 0 ? [STATES_DIR] : [])] };
+  const dirs = snapshots.map((id) => path.join(staging, STATES_DIR, id));
+  const builds = (await buildsOf(dirs))
+    .map((name) => path.join(QEMU_DIR, name))
+    .filter((name) => existsSync(path.join(layout.dataDir, name)));
+  return builds.length === 0 ? [own] : [own, { dir: layout.dataDir, names: builds }];
+}
+
+async function sumsOf(members: readonly Members[]): Promise<BackupManifest["files"]> {
+  const sums = await Promise.all(members.map(({ dir, names }) => sumsBelow(dir, names)));
+  return Object.assign({}, ...sums) as BackupManifest["files"];
+}

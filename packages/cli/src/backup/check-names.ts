@@ -1,0 +1,48 @@
+/**
+ * Checks the names in a manifest before any is joined to a path. A backup may come from anywhere: no name in it may lead
+ * out of the directory that it is unpacked into, or out of the places that its parts are moved to.
+ */
+import path from "node:path";
+import { SnapshotId } from "@vivarium/contract/node";
+import { CliError } from "../cli-error.ts";
+import { type BackupManifest, KEYS_DIR, QEMU_DIR, ROWS_FILE, STATES_DIR } from "./manifest.ts";
+
+/** As the node names the roots of its QEMU builds: the start of the binary's SHA-256. */
+const BUILD_NAME = /^[0-9a-f]{16}$/;
+
+export const isSnapshotId = (text: unknown): text is string => SnapshotId.safeParse(text).success;
+
+/** Throws if a snapshot's id has not the form of one, or a file's name or link leads outside of its part of the backup. */
+export function checkNames({ snapshots, files }: Pick<BackupManifest, "snapshots" | "files">): void {
+  for (const id of snapshots) if (!isSnapshotId(id)) throw refusal("the id of a saved state", id);
+  const ids = new Set(snapshots);
+  for (const [name, sum] of Object.entries(files)) {
+    const part = partOf(name, ids);
+    if (part === undefined) throw refusal("the name of a file", name);
+    if (!("link" in sum)) continue;
+    if (!isInside(part, name, sum.link)) throw refusal(`the target of the link ${name}`, sum.link);
+  }
+}
+
+/** The directory within which links of a file may lead, empty if it can be no link. Undefined for a name of nothing. */
+function partOf(name: string, ids: ReadonlySet<string>): string | undefined {
+  if (path.posix.normalize(name) !== name || name.includes("\0")) return undefined;
+  if (name === ROWS_FILE) return "";
+  const [top, second = "", ...rest] = name.split("/");
+  if (second === "" || rest.at(-1) === "") return undefined;
+  if (top === KEYS_DIR) return rest.length === 0 ? "" : undefined;
+  if (rest.length === 0) return undefined;
+  const isPart = (top === STATES_DIR && ids.has(second)) || (top === QEMU_DIR && BUILD_NAME.test(second));
+  return isPart ? `${top}/${second}/` : undefined;
+}
+
+function isInside(part: string, name: string, target: unknown): boolean {
+  if (part === "" || typeof target !== "string" || target === "" || path.isAbsolute(target)) return false;
+  return path.posix.join(path.dirname(name), target).startsWith(part);
+}
+
+function refusal(what: string, found: unknown): CliError {
+  return new CliError(`the backup is not restored: ${what} is ${JSON.stringify(found)}`, {
+    hint: "viv backup writes no such name: the file was changed. Nothing was touched.",
+  });
+}

@@ -1,0 +1,169 @@
+/**
+ * Restores a backup into a data directory whose service does not run. Everything is unpacked beside and compared with
+ * the manifest's sums before anything is touched. What the data directory had is moved aside and kept.
+ */
+import { existsSync } from "node:fs";
+import { chown, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import type { Account } from "@vivarium/kit/account";
+import { syncPath } from "@vivarium/kit/durable-file";
+import { UndoStack } from "@vivarium/kit/undo-stack";
+import { CliError } from "../cli-error.ts";
+import type { Context } from "../context.ts";
+import { readBuild } from "../supervisor/build.ts";
+import { type Layout, layoutOf, makeBaseDirs } from "../supervisor/layout.ts";
+import { takeUnserved } from "../supervisor/lock.ts";
+import { mountPool } from "../supervisor/pool.ts";
+import { stopLeftPostgres } from "../supervisor/postgres.ts";
+import { ensureServiceUser } from "../supervisor/service-user.ts";
+import { readFirst, unpack } from "./archive.ts";
+import { checkNames } from "./check-names.ts";
+import { type DatabasePlace, databasePlace, hasCluster, startDatabase } from "./database.ts";
+import {
+  type BackupManifest,
+  differences,
+  KEYS_DIR,
+  MANIFEST_FILE,
+  QEMU_DIR,
+  ROWS_FILE,
+  readManifest,
+  STATES_DIR,
+} from "./manifest.ts";
+import { checkLoad, loadRows } from "./rows.ts";
+import { placeBuild, placeSnapshot } from "./saved-state.ts";
+import { makeStaging } from "./staging.ts";
+import { sumsBelow } from "./sums.ts";
+
+export interface Restored {
+  manifest: BackupManifest;
+  rows: number;
+  /** Where what was there before is now. */
+  aside: string[];
+}
+
+interface RestoreOptions {
+  force: boolean;
+  signal: AbortSignal;
+}
+
+export async function restoreBackup(
+  { config, terminal }: Context,
+  file: string,
+  { force, signal }: RestoreOptions,
+): Promise<Restored> {
+  const layout = layoutOf(config.dataDir, config.imagesDir);
+  const manifest = readManifest(await readFirst(file, MANIFEST_FILE), await readBuild());
+  checkNames(manifest);
+  await makeBaseDirs(layout);
+  const lock = await takeUnserved(layout, "viv restore-backup");
+  try {
+    const place = await databasePlace(config);
+    if (!force) checkUnused(layout);
+    if (place.url !== undefined) await checkLoad(place.url, { keepAside: force ? "restore" : undefined });
+    await mountPool(layout);
+    const staging = await makeStaging(path.join(layout.dataDir, "pool"));
+    try {
+      terminal.note(`viv: unpacking ${file}, made at ${manifest.made_at} by ${manifest.made_by}`);
+      await unpack(file, staging.dir, signal);
+      await verify(staging.dir, manifest);
+      terminal.note("viv: every file is as the manifest says");
+      signal.throwIfAborted();
+      return { manifest, ...(await put({ layout, place, force, dir: staging.dir }, manifest)) };
+    } finally {
+      await staging.remove();
+    }
+  } finally {
+    await lock.release();
+  }
+}
+
+function checkUnused(layout: Layout): void {
+  const used = [
+    ...(hasCluster(layout) ? ["a database"] : []),
+    ...(existsSync(path.join(layout.controlDir, "pepper")) ? ["keys"] : []),
+  ];
+  if (used.length === 0) return;
+  throw new CliError(`${layout.dataDir} has ${used.join(" and ")} already`, {
+    hint: "With --force they are moved aside and kept. Or restore into another one: --data-dir DIR.",
+  });
+}
+
+async function verify(dir: string, manifest: BackupManifest): Promise<void> {
+  const names = (await readdir(dir)).filter((name) => name !== MANIFEST_FILE);
+  const wrong = differences(manifest.files, await sumsBelow(dir, names));
+  if (wrong.length === 0) return;
+  const more = wrong.length > 5 ? ` and ${wrong.length - 5} more` : "";
+  throw new CliError(`the backup is damaged: ${wrong.slice(0, 5).join(", ")}${more}`, {
+    hint: "Nothing was changed. Restore another backup.",
+  });
+}
+
+interface Putting {
+  layout: Layout;
+  place: DatabasePlace;
+  force: boolean;
+  /** Where the backup is unpacked. */
+  dir: string;
+}
+
+/** Puts everything in its place. Until the rows are loaded, a failure puts back what was there. */
+async function put({ layout, place, force, dir }: Putting, manifest: BackupManifest) {
+  const { dataDir, controlDir, postgresDir, imagesDir } = layout;
+  for (const id of manifest.snapshots)
+    await placeSnapshot(path.join(dir, STATES_DIR, id), path.join(dataDir, "pool/s", id), imagesDir);
+  for (const build of await readdir(path.join(dir, QEMU_DIR)).catch(() => []))
+    await placeBuild(path.join(dir, QEMU_DIR, build), path.join(dataDir, QEMU_DIR, build));
+
+  const user = await ensureServiceUser(place.controlUser);
+  const undo = new UndoStack();
+  const aside: string[] = [];
+  const stamp = new Date().toISOString().replaceAll(/\D/g, "").slice(0, 14);
+  const moveAside = async (source: string) => {
+    const target = `${source}.before-restore-${stamp}`;
+    if (!existsSync(source)) return undo.push(source, () => rm(source, { recursive: true, force: true }));
+    await rename(source, target);
+    aside.push(target);
+    undo.push(source, async () => {
+      await rm(source, { recursive: true, force: true });
+      await rename(target, source);
+    });
+  };
+  try {
+    await moveAside(controlDir);
+    await putKeys(path.join(dir, KEYS_DIR), controlDir, user);
+    if (place.url === undefined) {
+      await stopLeftPostgres(path.join(postgresDir, "data"));
+      await moveAside(path.join(postgresDir, "data"));
+    }
+    const loaded = await load({ layout, place, force }, path.join(dir, ROWS_FILE));
+    if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
+    return { rows: loaded.rows, aside };
+  } catch (error) {
+    await undo.unwind();
+    throw error;
+  }
+}
+
+async function load({ layout, place, force }: Omit<Putting, "dir">, file: string) {
+  if (place.url !== undefined)
+    return await loadRows(place.url, file, { keepAside: force ? "restore" : undefined });
+  const database = await startDatabase(layout, place);
+  try {
+    return await loadRows(database.url, file, { keepAside: undefined });
+  } finally {
+    await database.stop();
+  }
+}
+
+/** Makes the directory anew, as root's, so that nobody else can put links into it, and then gives it away. */
+async function putKeys(source: string, target: string, user: Account): Promise<void> {
+  await mkdir(target, { mode: 0o700 });
+  for (const name of await readdir(source)) {
+    const file = path.join(target, name);
+    await writeFile(file, await readFile(path.join(source, name)), { mode: 0o600, flag: "wx" });
+    await syncPath(file);
+    await chown(file, user.uid, user.gid);
+  }
+  await syncPath(target);
+  await chown(target, user.uid, user.gid);
+}

@@ -1,0 +1,54 @@
+/** `viv restore-backup`: puts a backup into a data directory whose service does not run. */
+import path from "node:path";
+import { putRows } from "../backup/put-rows.ts";
+import { restoreBackup } from "../backup/restore.ts";
+import { CliError } from "../cli-error.ts";
+import { requireRootFor } from "../install/systemd.ts";
+import { withInterrupt } from "../service/interrupt.ts";
+import { SAVED_ROWS } from "../supervisor/layout.ts";
+import { type Call, Verb } from "./verb.ts";
+
+export function restoreBackupCommand(): Verb {
+  return new Verb("restore-backup", [
+    "sudo viv restore-backup /srv/backups/vivarium.tar.zst",
+    "sudo viv restore-backup --data-dir /srv/other /srv/backups/vivarium.tar.zst",
+  ])
+    .summary("put a backup in place")
+    .description(
+      `Put a backup of viv backup into a data directory. The service must be stopped. Every file is compared with its
+sum before anything is touched. A directory with data is refused; with --force the data is moved aside and kept. A backup of
+a later version is refused; one of an earlier version is brought up to date by the next start. A file control/rows-….jsonl
+of the data directory, with the rows of before an update, is put back too, with --force.`,
+    )
+    .argument("<file>", "made by viv backup, or rows of before an update")
+    .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
+    .option("--force", "move aside what the data directory has")
+    .option("--json", "print {made_at, made_by, schema, rows, snapshots, missing, aside}")
+    .does(restore);
+}
+
+async function restore(call: Call<{ force?: boolean }>, name: string): Promise<void> {
+  requireRootFor("restore-backup");
+  const { force = false } = call.options;
+  if (SAVED_ROWS.test(path.basename(name))) return await restoreRows(call, path.resolve(name), force);
+  const { manifest, rows, aside } = await withInterrupt((signal) =>
+    restoreBackup(call, path.resolve(name), { force, signal }),
+  );
+  const { made_at, made_by, schema, snapshots, missing } = manifest;
+  const lines = [
+    `restored ${rows} rows and ${snapshots.length} saved states as of ${made_at} into ${call.config.dataDir}`,
+    ...aside.map((place) => `kept what was there before: ${place}`),
+    "start the service: viv up, or systemctl start of its unit",
+  ];
+  call.print({ made_at, made_by, schema, rows, snapshots, missing, aside }, () => lines.join("\n"));
+}
+
+/** Rows alone, that a start saved before it changed the schema. */
+async function restoreRows(call: Call, file: string, force: boolean): Promise<void> {
+  if (!force)
+    throw new CliError(`${file} has rows alone, which replace those of the database`, {
+      hint: "With --force the tables that are there are kept under another schema.",
+    });
+  const put = await putRows(call.config, file, { keepAside: "restore" });
+  call.print(put, () => `put ${put?.rows} rows back; the tables of before are in the schema ${put?.aside}`);
+}

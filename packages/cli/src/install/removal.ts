@@ -1,0 +1,230 @@
+/**
+ * What `viv uninstall` removes from a host, as a list of steps in their order. Each step looks whether its thing is
+ * there, so the list can be run again after a failure, and on a host where parts are missing.
+ */
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
+import path from "node:path";
+import { MACHINES_UNIT } from "@vivarium/contract/node";
+import { runHostCommand } from "@vivarium/kit/host-command";
+import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
+import { emptyPlace } from "./directories.ts";
+import { SETTINGS_IN_DATA } from "./installed.ts";
+import { removeSlot, slotsOf } from "./slot-remains.ts";
+import { UNITS_DIR } from "./systemd.ts";
+import { readUnit } from "./unit-text.ts";
+
+export interface Removal {
+  name: string;
+  unitFile: string;
+  settingsFile: string;
+  dataDir: string;
+  /** Whether the data goes too. */
+  withData: boolean;
+  /** Whether no other service of this host needs what all services share. */
+  isLast: boolean;
+  /** Copies of the versions that the unit ran. */
+  copiesDir: string;
+  /** Directories with builds of set-up: that of the caller, and that of the unit's settings. */
+  cacheDirs: readonly string[];
+}
+
+export interface Step {
+  what: string;
+  isThere: () => Promise<boolean> | boolean;
+  remove: () => Promise<unknown>;
+}
+
+/** Everything that the service and set-up put into a data directory. Anything else in it is left. */
+const DATA = [
+  ...["control", "postgres", "pool", "qemu-root", "log", "run"],
+  ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
+  ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", SETTINGS_IN_DATA],
+];
+/** By these an uninstall knows a data directory (own-data-dir.ts). */
+const SIGNS = ["control", "setup.stamp"];
+/** Names that set-up makes in its cache. The directory may be one that the operator chose, with other things in it. */
+const CACHE = [
+  ...["agent", "base", "cargo-target", "certificates", "initramfs", "kernel"],
+  ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
+];
+const KEPT_ASIDE = /^control\.before-restore-\d+$/;
+const BACKPORTS = "/etc/apt/sources.list.d/vivarium-backports.list";
+/** Name in the directory of copies (update/update-lock.ts). */
+const UPDATE_LOCK = "update.lock";
+const RUN_DIR = "/run/vivarium";
+
+export function stepsOf(removal: Removal): Step[] {
+  const { dataDir, withData, isLast } = removal;
+  return [
+    ...unitSteps(removal),
+    copiesStep(removal.copiesDir),
+    {
+      what: `slots, namespaces and links of machines of ${dataDir}`,
+      isThere: async () => (await slotsOf(dataDir)).length > 0,
+      remove: async () => {
+        for (const slot of await slotsOf(dataDir)) await removeSlot(slot);
+      },
+    },
+    ...(isLast ? sharedSteps() : []),
+    {
+      what: `mount of the pool at ${dataDir}/pool`,
+      isThere: async () => (await run("mountpoint", "-q", path.join(dataDir, "pool"))).code === 0,
+      remove: () => must("umount", path.join(dataDir, "pool")),
+    },
+    fileStep(path.join(dataDir, "run")),
+    ...(withData ? dataSteps(removal) : []),
+    ...(withData && isLast ? [...removal.cacheDirs.map(cacheStep), fileStep(BACKPORTS)] : []),
+  ];
+}
+
+/** The lock of updates stays until the uninstall gives it up, which removes the directory: no install may begin meanwhile. */
+function copiesStep(dir: string): Step {
+  const others = async () => (await readdir(dir).catch(() => [])).filter((name) => name !== UPDATE_LOCK);
+  return {
+    what: dir,
+    isThere: async () => (await others()).length > 0,
+    remove: async () => {
+      for (const name of await others()) await rm(path.join(dir, name), { recursive: true, force: true });
+    },
+  };
+}
+
+function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: Removal): Step[] {
+  const machinesFile = path.join(UNITS_DIR, MACHINES_UNIT);
+  return [
+    {
+      what: `unit ${unitFile}`,
+      isThere: () => existsSync(unitFile),
+      remove: async () => {
+        await must("systemctl", "disable", "--now", "--quiet", `${name}.service`);
+        await rm(unitFile);
+        await rm(`${unitFile}.d`, { recursive: true, force: true });
+        await must("systemctl", "daemon-reload");
+        await run("systemctl", "reset-failed", `${name}.service`);
+      },
+    },
+    {
+      what: withData
+        ? `settings ${settingsFile}`
+        : `settings ${settingsFile}, kept as ${dataDir}/${SETTINGS_IN_DATA}`,
+      isThere: () => existsSync(settingsFile),
+      remove: async () => {
+        if (!withData) await moveFile(settingsFile, path.join(dataDir, SETTINGS_IN_DATA));
+        await rm(settingsFile, { force: true });
+        await rmdir(path.dirname(settingsFile)).catch(() => {});
+      },
+    },
+    ...(isLast
+      ? [
+          {
+            what: `unit ${machinesFile}`,
+            isThere: async () => (await readUnitFile(machinesFile)) !== undefined,
+            remove: async () => {
+              await must("systemctl", "stop", MACHINES_UNIT);
+              await rm(machinesFile);
+              await must("systemctl", "daemon-reload");
+            },
+          },
+        ]
+      : []),
+  ];
+}
+
+/** Steps that remove what all services of a host share. */
+function sharedSteps(): Step[] {
+  return [
+    {
+      what: "nft table inet vivarium",
+      isThere: async () => (await run("nft", "list", "table", "inet", "vivarium")).code === 0,
+      remove: () => must("nft", "delete", "table", "inet", "vivarium"),
+    },
+    {
+      what: "cgroup /sys/fs/cgroup/vivarium",
+      isThere: () => existsSync("/sys/fs/cgroup/vivarium"),
+      remove: () => removeGroups("/sys/fs/cgroup/vivarium"),
+    },
+    fileStep(RUN_DIR),
+    ...[GATEWAY_USER, SERVICE_USER].map(userStep),
+  ];
+}
+
+/** A user that set-up did not make, as an operator may have, has a home or a shell, and is left. */
+function userStep(user: string): Step {
+  const isOurs = async () => {
+    const { stdout } = await run("getent", "passwd", user);
+    const [, , , , , home, shell] = stdout.trim().split(":");
+    return home === "/nonexistent" && shell === "/usr/sbin/nologin";
+  };
+  return { what: `user ${user}`, isThere: isOurs, remove: () => must("userdel", user) };
+}
+
+function dataSteps({ dataDir }: Removal): Step[] {
+  return [
+    {
+      what: `data in ${dataDir}`,
+      isThere: async () => (await ourData(dataDir)).length > 0,
+      remove: async () => {
+        for (const name of await ourData(dataDir)) await rm(path.join(dataDir, name), { recursive: true });
+      },
+    },
+    {
+      what: `directory ${dataDir}`,
+      isThere: async () => existsSync(dataDir) && (await emptyPlace(dataDir)) === undefined,
+      // Fails, and says so, if anything else is in it.
+      remove: () => rmdir(dataDir),
+    },
+  ];
+}
+
+/** Names in a data directory that are the service's. Last those by which a repeated uninstall knows the directory. */
+export async function ourData(dataDir: string): Promise<string[]> {
+  const names = await readdir(dataDir).catch(() => []);
+  const ours = names.filter((name) => DATA.includes(name) || KEPT_ASIDE.test(name));
+  return ours.toSorted((a, b) => SIGNS.indexOf(a) - SIGNS.indexOf(b));
+}
+
+export function cacheStep(cacheDir: string): Step {
+  const ours = () => CACHE.map((name) => path.join(cacheDir, name)).filter((file) => existsSync(file));
+  return {
+    what: `builds of set-up in ${cacheDir}`,
+    isThere: () => ours().length > 0,
+    remove: async () => {
+      for (const file of ours()) await rm(file, { recursive: true });
+      await rmdir(cacheDir).catch(() => {});
+    },
+  };
+}
+
+function fileStep(file: string): Step {
+  return {
+    what: file,
+    isThere: () => existsSync(file),
+    remove: () => rm(file, { recursive: true, force: true }),
+  };
+}
+
+/** Groups are directories that only `rmdir` removes, the inner ones first. */
+async function removeGroups(dir: string): Promise<void> {
+  for (const entry of await readdir(dir, { withFileTypes: true }))
+    if (entry.isDirectory()) await removeGroups(path.join(dir, entry.name));
+  await rmdir(dir);
+}
+
+/** Moves a file to a place that may be on another filesystem. */
+async function moveFile(source: string, target: string): Promise<void> {
+  await mkdir(path.dirname(target), { recursive: true });
+  await must("cp", "--preserve=mode", source, `${target}.tmp`);
+  await rename(`${target}.tmp`, target);
+}
+
+async function readUnitFile(file: string) {
+  return readUnit(await readFile(file, "utf8").catch(() => ""));
+}
+
+const run = (command: string, ...args: string[]) => runHostCommand(command, args, { timeoutMs: 300_000 });
+
+async function must(command: string, ...args: string[]): Promise<void> {
+  const { code, stderr } = await run(command, ...args);
+  if (code !== 0) throw new Error(`${command} ${args.join(" ")}: ${stderr.trim() || `exit code ${code}`}`);
+}

@@ -1,0 +1,47 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { identify } from "@vivarium/kit/process-identity";
+import { expect, test } from "vitest";
+import { dir } from "../../test-support/program.ts";
+import { countMachines, hasOtherSlots, slotsOf } from "./slot-remains.ts";
+
+test("slots are those of the data directory and its bakes, not of another with a similar name", async () => {
+  const slots = path.join(dir, "slots");
+  await mkdir(slots);
+  for (const [name, owner] of [
+    ["1", "/srv/a"],
+    ["2", "/srv/a#bake"],
+    ["3", "/srv/ab"],
+    [".4", "/srv/a"],
+    ["5", "/srv/a#b"],
+    ["6", "/srv/a#b#bake"],
+  ] as const)
+    await writeFile(path.join(slots, name), owner);
+  expect((await slotsOf("/srv/a", slots)).toSorted()).toEqual([1, 2]);
+  expect((await slotsOf("/srv/a#b", slots)).toSorted()).toEqual([5, 6]);
+  expect([await hasOtherSlots("/srv/a", slots), await hasOtherSlots("/srv/none", slots)]).toEqual([
+    true,
+    true,
+  ]);
+  expect(await slotsOf("/srv/a", path.join(dir, "none"))).toEqual([]);
+});
+
+test("machines of sessions are counted by the journal, while their process lives", async () => {
+  const self = identify(process.pid);
+  for (const [id, entry] of [
+    ["a-1", { state: "running", process: self }],
+    ["b-1", { state: "held", process: self }],
+    ["c-1", { state: "starting", process: self }],
+    ["d-1", { state: "running", process: { ...self, bootId: "of-another-boot" } }],
+    ["e-1", "not whole"],
+  ] as const) {
+    const folder = path.join(dir, "pool/m", id);
+    await mkdir(folder, { recursive: true });
+    await writeFile(
+      path.join(folder, "machine.json"),
+      typeof entry === "string" ? entry : JSON.stringify(entry),
+    );
+  }
+  expect(await countMachines(dir)).toBe(2);
+  expect(await countMachines(path.join(dir, "none"))).toBe(0);
+});

@@ -1,0 +1,60 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { ipv4AddressesOfHost } from "@vivarium/kit/host-addresses";
+import { expect, onTestFinished, test } from "vitest";
+import { checkSettings, privateOpenOf } from "./check-settings.ts";
+
+test("settings that open private addresses are checked before anything starts", async () => {
+  await checkSettings({ childEnv: {} });
+  await checkSettings({ childEnv: { VIV_PRIVATE_OPEN: "10.1.2.3:443" } });
+  await expect(checkSettings({ childEnv: { VIV_PRIVATE_OPEN: "10.1.2.3" } })).rejects.toThrow(
+    'VIV_PRIVATE_OPEN names "10.1.2.3", which has no port',
+  );
+  const closed = { VIV_PRIVATE_OPEN: "10.1.2.3:443", VIV_NEVER_RANGES: "10.1.0.0/16" };
+  await expect(checkSettings({ childEnv: closed })).rejects.toThrow("which has addresses of 10.1.0.0/16");
+});
+
+test("no address of this host is open, named alone or in a range", () => {
+  for (const own of ipv4AddressesOfHost().filter((address) => /^(10|192\.168)\./.test(address)))
+    expect(() => privateOpenOf({ VIV_PRIVATE_OPEN: `${own}:443` })).toThrow("an address of this host");
+});
+
+test.each([
+  "postgresql://someone:secret@10.7.0.9/data",
+  "postgresql://10.7.0.9:5432/data",
+  "postgres://someone@/data?host=10.7.0.9",
+  "postgres://someone@10.9.9.9/data?host=10.7.0.9",
+  "postgres://someone@/data?host=10.9.9.9,10.7.0.9&port=5433,5432",
+])("the service's database at %s stays closed", async (databaseUrl) => {
+  const check = (open: string) => checkSettings({ childEnv: { VIV_PRIVATE_OPEN: open }, databaseUrl });
+  await expect(check("10.7.0.0/24:5432")).rejects.toThrow(
+    "VIV_PRIVATE_OPEN opens 10.7.0.9:5432, where this service has its database",
+  );
+  await expect(check("10.7.0.9:5432")).rejects.not.toThrow("secret");
+  await check("10.7.0.0/24:443");
+  await check("10.7.1.0/24:5432");
+});
+
+test("a database behind a socket, or an address that cannot be read", async () => {
+  const check = (databaseUrl: string) =>
+    checkSettings({ childEnv: { VIV_PRIVATE_OPEN: "10.7.0.0/24:5432" }, databaseUrl });
+  await check("postgres://vivarium@/vivarium?host=%2Frun%2Fpostgresql");
+  await expect(check("postgres://someone:secret@[/data")).rejects.toThrow("DATABASE_URL cannot be read");
+  await expect(check("postgres://someone:secret@[/data")).rejects.not.toThrow("secret");
+});
+
+test("a file of settings for guests is read before anything starts", async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), "viv-check-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = path.join(folder, "guest.json");
+  const check = () => checkSettings({ childEnv: { VIV_GUEST_SETTINGS: file } });
+  await expect(check()).rejects.toThrow(`VIV_GUEST_SETTINGS: ${file}: ENOENT`);
+  await expect(checkSettings({ childEnv: { VIV_GUEST_SETTINGS: "guest.json" } })).rejects.toThrow(
+    "expected an absolute path",
+  );
+  await writeFile(file, '{"variables": {"http_proxy": 1}}');
+  await expect(check()).rejects.toThrow(`${file}: variables.http_proxy: must be text`);
+  await writeFile(file, '{"variables": {"http_proxy": "http://10.1.2.3:3128"}}');
+  await check();
+});
