@@ -23,6 +23,7 @@ use crate::health::health;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 use crate::regular_file::{self, overwrite};
+use crate::settings::Settings;
 use crate::terminals::Terminals;
 use crate::{clock, freeze, log, users};
 
@@ -53,6 +54,8 @@ struct Identity {
     hostname: String,
     machine_id: String,
     no_sudo: bool,
+    /// Absent: those of the saved state stay.
+    settings: Option<Settings>,
 }
 
 pub async fn resumed(
@@ -149,6 +152,9 @@ impl Names {
             let id = format!("{boot_id}\n");
             log::warn("renew the boot id", overwrite(root.join(OWN_BOOT_ID), &id, 0o444));
         }
+        if let Some(settings) = self.identity.as_ref().and_then(|(identity, _)| identity.settings.as_ref()) {
+            log::warn("write the operator's settings", settings.write(root));
+        }
         let generation = format!("{}\n", self.generation);
         log::warn("write the generation", overwrite(root.join(GENERATION), &generation, 0o644));
     }
@@ -228,7 +234,8 @@ mod tests {
 
     fn names() -> Names {
         let id = "0123456789abcdef0123456789abcdef";
-        let identity = Identity { hostname: "copy".into(), machine_id: id.into(), no_sudo: false };
+        let identity =
+            Identity { hostname: "copy".into(), machine_id: id.into(), no_sudo: false, settings: None };
         Names { identity: Some((identity, uuid_text([0xff; 16]))), generation: 7 }
     }
 
@@ -285,6 +292,7 @@ mod tests {
             hostname: hostname.into(),
             machine_id: machine_id.into(),
             no_sudo: false,
+            settings: None,
         };
         let id = "0123456789abcdef0123456789abcdef";
         assert!(check_identity(&identity("abc", id)).is_ok());

@@ -33,6 +33,7 @@ mod refusal;
 mod regular_file;
 mod resync;
 mod server;
+mod settings;
 mod sys;
 mod terminals;
 #[cfg(test)]

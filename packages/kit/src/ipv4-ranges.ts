@@ -27,6 +27,43 @@ export function findRange(ranges: readonly string[], address: string): string | 
   });
 }
 
+/** The first range that has an address in common with the given one. */
+export function findOverlap(ranges: readonly string[], range: string): string | undefined {
+  return ranges.find((other) => contains(other, addressOf(range)) || contains(range, addressOf(other)));
+}
+
+/** The range without these addresses: itself, or the largest ranges that are left of it. */
+export function without(range: string, addresses: readonly string[]): string[] {
+  if (!addresses.some((address) => contains(range, address))) return [range];
+  const bits = bitsOf(range) + 1;
+  if (bits > 32) return [];
+  const first = networkOf(range);
+  const second = textOf(numberOf(first) + 2 ** (32 - bits));
+  return [first, second].flatMap((half) => without(`${half}/${bits}`, addresses));
+}
+
+/** The first address of a range. */
+export function networkOf(range: string): string {
+  const size = 2 ** (32 - bitsOf(range));
+  return textOf(Math.floor(numberOf(addressOf(range)) / size) * size);
+}
+
+export function bitsOf(range: string): number {
+  return Number(range.split("/")[1]);
+}
+
+function contains(range: string, address: string): boolean {
+  return findRange([range], address) !== undefined;
+}
+
+function addressOf(range: string): string {
+  return range.split("/")[0] as string;
+}
+
 function numberOf(address: string): number {
   return address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
+}
+
+function textOf(number: number): string {
+  return [24, 16, 8, 0].map((shift) => Math.floor(number / 2 ** shift) % 256).join(".");
 }

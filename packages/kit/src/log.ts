@@ -3,6 +3,8 @@ import { type Logger, pino } from "pino";
 
 export type Log = Logger;
 
+const STDOUT = 1;
+
 /** Names of fields whose values are replaced by `[removed]` in log lines, at any of the first three levels. */
 const SECRET_FIELDS = [
   "authorization",
@@ -18,14 +20,35 @@ const SECRET_FIELDS = [
 
 /** A structured logger on standard output: one JSON object per line, UTC time, secrets removed. */
 export function createLog(name: string, level = "info"): Log {
-  return pino({
-    name,
-    level,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    base: { process: name },
-    redact: {
-      paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
-      censor: "[removed]",
+  return pino(
+    {
+      name,
+      level,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      base: { process: name },
+      redact: {
+        paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
+        censor: "[removed]",
+      },
     },
-  });
+    standardOutput(),
+  );
+}
+
+/**
+ * Hazard: a line that a full disk refuses ends the process by default, and what waits to be written is tried again
+ * without end when the process exits. Here a failed write loses the lines that wait, and the next line is tried anew.
+ */
+function standardOutput(): { write: (line: string) => void } {
+  const open = () => {
+    const opened = pino.destination(STDOUT);
+    opened.on("error", () => {
+      if (output !== opened) return;
+      opened.destroy();
+      output = open();
+    });
+    return opened;
+  };
+  let output = open();
+  return { write: (line) => void output.write(line) };
 }

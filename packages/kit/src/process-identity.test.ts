@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { expect, it } from "vitest";
-import { identify, isAlive, killAndWait } from "./process-identity.ts";
+import { identify, isAlive, isOfEarlierBoot, killAndWait } from "./process-identity.ts";
 
 it("does not take a reused pid for the process that had it before", () => {
   const self = identify(process.pid);
@@ -9,6 +9,14 @@ it("does not take a reused pid for the process that had it before", () => {
   expect(isAlive({ ...self, startTicks: "1" })).toBe(false);
   expect(isAlive({ ...self, bootId: "of-another-boot" })).toBe(false);
   expect(isAlive({ ...self, bootId: undefined })).toBe(true);
+});
+
+it("knows a process of an earlier boot, and takes one without a boot for none", () => {
+  const self = identify(process.pid);
+  if (!self) throw new Error("/proc is not mounted");
+  expect(isOfEarlierBoot(self)).toBe(false);
+  expect(isOfEarlierBoot({ ...self, bootId: undefined })).toBe(false);
+  expect(isOfEarlierBoot({ ...self, bootId: "of-another-boot" })).toBe(true);
 });
 
 it("returns from a kill only when the process is gone", async () => {

@@ -28,6 +28,11 @@ export function isAlive({ pid, startTicks, bootId }: ProcessIdentity): boolean {
   return now?.startTicks === startTicks && (bootId === undefined || now.bootId === bootId);
 }
 
+/** Whether the process was started before the host last booted. Unknown, and so false, for one without a boot. */
+export function isOfEarlierBoot({ bootId }: ProcessIdentity): boolean {
+  return bootId !== undefined && bootId !== readBootId();
+}
+
 /** Sends SIGKILL and waits until the process is gone. */
 export async function killAndWait(identity: ProcessIdentity, limitMs = 10_000): Promise<void> {
   const deadline = Date.now() + limitMs;

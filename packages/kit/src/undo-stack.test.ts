@@ -44,8 +44,8 @@ test("runs every release although some fail, and reports all failures by name", 
   );
   expect(done).toEqual(["first"]);
   expect(failure?.errors.map((error: Error) => error.message)).toEqual([
-    'undo of "uid" failed',
-    'undo of "mount" failed',
+    'undo of "uid" failed: in use',
+    'undo of "mount" failed: busy',
   ]);
   expect(failure?.errors[1].cause).toEqual(new Error("busy"));
 });

@@ -2,6 +2,8 @@
  * Releases of resources acquired so far, run in reverse order when a later step fails. Every release runs even if an
  * earlier one throws; the failures are thrown together.
  */
+import { everyStep } from "./every-step.ts";
+
 export class UndoStack {
   #steps: { name: string; undo: () => Promise<unknown> | unknown }[] = [];
 
@@ -15,14 +17,7 @@ export class UndoStack {
   }
 
   async unwind(): Promise<void> {
-    const failures: Error[] = [];
-    for (const { name, undo } of this.#steps.splice(0).reverse()) {
-      try {
-        await undo();
-      } catch (cause) {
-        failures.push(new Error(`undo of "${name}" failed`, { cause }));
-      }
-    }
-    if (failures.length > 0) throw new AggregateError(failures, failures.map((f) => f.message).join("; "));
+    const steps = this.#steps.splice(0).reverse();
+    await everyStep(steps.map(({ name, undo }) => ({ name: `undo of "${name}"`, run: undo })));
   }
 }

@@ -2,19 +2,25 @@
 import { mkdir } from "node:fs/promises";
 import type { Server } from "node:http";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
+import { isOpen } from "@vivarium/kit/ipv4-openings";
 import { findRange } from "@vivarium/kit/ipv4-ranges";
 import type { Log } from "@vivarium/kit/log";
 import { KIB, MIB } from "@vivarium/kit/sizes";
 import { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
-import { prepareCgroups } from "./host/cgroup.ts";
+import { openCgroups } from "./host/cgroup.ts";
 import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
-import { prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
+import { prepareHostNetwork, readHostNetwork, recordsForwardingWasOff } from "./host/host-network.ts";
+import { keepHostNetwork } from "./host/keep-host-network.ts";
+import { chooseAccelerators } from "./host/kvm.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import type { MachineDeps } from "./machines/deps.ts";
+import { followClock } from "./machines/follow-clock.ts";
+import { GuestSettingsFile } from "./machines/guest-settings.ts";
 import { machinesDir } from "./machines/journal.ts";
+import { removeLeftovers } from "./machines/leftovers.ts";
 import { writeNetwork, writePins } from "./machines/network-journal.ts";
 import { continueWhenSpaceIsFree } from "./machines/out-of-space.ts";
 import { reconcile } from "./machines/reconcile.ts";
@@ -57,19 +63,27 @@ export interface NodeApp {
 }
 
 export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
+  // Refuses to start where KVM exists and may not be used: what is saved with it would not continue.
+  chooseAccelerators(config.accelerator);
+  const guestSettings = await GuestSettingsFile.open(config.guestSettingsFile, log);
   const releaseSlots = await claimSlots(config.dataDir);
   await waitForOlderClaims(config.dataDir, OLDER_NODE_ENDS_MS);
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
   const qemu = await prepareQemuRoot(config.dataDir);
-  await prepareCgroups();
-  const host = await readHostNetwork(config.resolvers, config.neverRanges);
+  const cgroups = await openCgroups();
+  if (cgroups.lack !== undefined)
+    log.warn(
+      `machines run without limits of a cgroup, so neighbours can slow each other down: ${cgroups.lack}`,
+    );
+  const host = await readHostNetwork(config);
   const gatewayUid = await findUid(config.gatewayUser);
   const { lack } = await prepareHostNetwork(host, gatewayUid);
+  const wasOff = await recordsForwardingWasOff();
   if (lack) log.warn(`this kernel has no timeouts for connections (CONFIG_NF_CONNTRACK_TIMEOUT): ${lack}`);
   await raiseFlowLimit(config.maxMachines).catch((err: unknown) =>
     log.warn({ err }, "the host's table of connections has less room than these machines may fill"),
   );
-  const table = new MachineTable();
+  const table = new MachineTable(cgroups);
   const network = createNetwork({
     host,
     pidOf: (machineId) => table.running.get(machineId)?.process.pid,
@@ -86,6 +100,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const namespaces = new NamespacePool({
     owner: config.dataDir,
     limit: config.maxMachines * 8,
+    cgroups,
     network,
     log,
   });
@@ -95,15 +110,30 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
   const verifications = new Verifications((loadable) => verifyLoadable({ qemu, sums }, loadable));
-  const shared = { config, qemu, sums, baselines, snapshots, verifications, namespaces, gate, table, log };
+  const shared = {
+    config,
+    qemu,
+    cgroups,
+    sums,
+    baselines,
+    snapshots,
+    verifications,
+    namespaces,
+    gate,
+    table,
+    log,
+  };
   const pool = new WarmPool(shared, [HOT]);
-  const deps: MachineDeps = { ...shared, pool, network };
+  const deps: MachineDeps = { ...shared, pool, network, guestSettings };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [
     continueWhenSpaceIsFree(deps, stopping.signal),
+    followClock(deps, stopping.signal),
     pool.run(stopping.signal),
+    removeLeftovers(deps, stopping.signal),
     snapshots.checkAll(),
+    keepHostNetwork({ host, gatewayUid, wasOff, log }, stopping.signal),
     keepFlowLog({ networks: network.networks, log: network.log, say: log }, stopping.signal),
   ];
 
@@ -166,12 +196,15 @@ export function createNetwork(init: NetworkInit): NodeNetwork {
       slots: networks.toGatewaySlots(),
       routes: previews.routes,
       never: host.never,
+      open: host.open,
       resolvers: host.resolvers,
     }),
   });
   const networks = new Networks({ ...init, link });
   const log = new EgressLog();
-  const isNever = (address: string) => findRange(host.never, address) !== undefined;
+  const isNever: ReporterDeps["isNever"] = ({ address, protocol, port }) =>
+    findRange(host.never, address) !== undefined &&
+    !(protocol === "tcp" && isOpen(host.open ?? [], address, port));
   const reporter = new Reporter({ networks, log, isNever, pidOf, say });
   return { networks, link, previews, wakes: new WakeRequests(), log, reporter };
 }

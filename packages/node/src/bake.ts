@@ -5,10 +5,12 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { isSize, SIZE_NAMES } from "@vivarium/contract/api/limits";
-import { readConfig, wantedAccelerators } from "./config.ts";
-import { prepareCgroups } from "./host/cgroup.ts";
+import { readConfig } from "./config.ts";
+import { openCgroups } from "./host/cgroup.ts";
 import { claimSlots } from "./host/claims.ts";
+import { chooseAccelerators } from "./host/kvm.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
+import { bakeOwner } from "./host/slots.ts";
 import { bakeBaseline } from "./snapshots/bake.ts";
 import { pruneVersions } from "./snapshots/prune-versions.ts";
 
@@ -27,18 +29,20 @@ const imagesDir = path.resolve(values["images-dir"] ?? config.imagesDir);
 const size = values.size;
 if (!isSize(size)) throw new Error(`--size is "${size}"; expected one of ${SIZE_NAMES.join(", ")}`);
 
-const owner = `${dataDir}#bake`;
+const accelerators = chooseAccelerators(config.accelerator);
+const owner = bakeOwner(dataDir);
 await claimSlots(owner);
-await prepareCgroups();
 await bakeBaseline({
   qemu: await prepareQemuRoot(dataDir),
+  cgroups: await openCgroups(),
   progress: (line) => process.stdout.write(`  ${line}\n`),
   owner,
   imagesDir,
   template: values.template,
   version: values.version,
   size,
-  accelerators: wantedAccelerators(process.env),
+  accelerators,
+  cpuModel: config.cpuModel,
 });
 for (const version of await pruneVersions(imagesDir))
   process.stdout.write(`  removed ${version}, an old version that nothing here was made from\n`);

@@ -1,6 +1,7 @@
 /** Reads the node daemon's configuration from the environment. */
-import { accessSync, constants } from "node:fs";
 import path from "node:path";
+import { OPENING_RULES } from "@vivarium/contract/gateway";
+import { readOpenings } from "@vivarium/kit/ipv4-openings";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 
 /** Default of `VIV_MAX_WARM_MACHINES`. */
@@ -11,6 +12,7 @@ export type NodeConfig = ReturnType<typeof readConfig>;
 
 export function readConfig(env: NodeJS.ProcessEnv) {
   const dataDir = path.resolve(env.VIV_DATA_DIR ?? "/var/lib/vivarium");
+  const neverRanges = readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? "");
   return {
     nodeId: env.VIV_NODE_ID ?? "nod_local",
     dataDir,
@@ -26,11 +28,21 @@ export function readConfig(env: NodeJS.ProcessEnv) {
     /** Name servers for guests, `address` or `address:port`. Empty: those of this host. */
     resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
     /** IPv4 ranges `a.b.c.d/n` of this deployment that no guest may reach, in addition to the built-in ones. */
-    neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? ""),
+    neverRanges,
+    /** Private addresses with a port that guests may reach all the same. */
+    privateOpen: readOpenings("VIV_PRIVATE_OPEN", env.VIV_PRIVATE_OPEN ?? "", {
+      ...OPENING_RULES,
+      closed: [...OPENING_RULES.closed, ...neverRanges],
+    }),
+    /** JSON file with settings for every new guest. Undefined: none. */
+    guestSettingsFile: readPath("VIV_GUEST_SETTINGS", env.VIV_GUEST_SETTINGS),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
     /** System user whose primary group may use `socketPath`. Empty: root only. */
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
+    accelerator: readAccelerator(env.VIV_ACCEL),
+    /** CPU model of guests that are baked from now on. */
+    cpuModel: readCpuModel(env.VIV_CPU_MODEL),
     /** Upper bound on machines, whatever the memory. */
     maxMachines: readCount("VIV_MAX_MACHINES", env.VIV_MAX_MACHINES) ?? 128,
     ...readWarm(env),
@@ -63,6 +75,13 @@ function readWarm(env: NodeJS.ProcessEnv) {
   };
 }
 
+/** Reads a path. Throws on a relative one: the daemon has another working directory than its operator. */
+function readPath(name: string, text: string | undefined): string | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (path.isAbsolute(text)) return text;
+  throw new Error(`${name} is "${text}"; expected an absolute path, such as /etc/vivarium/guest.json`);
+}
+
 /** Reads a yes or no. Throws on other text, so that a misspelled yes does not count as no. */
 function readFlag(name: string, text = "0"): boolean {
   if (["0", "1", ""].includes(text)) return text === "1";
@@ -78,15 +97,18 @@ function readResolvers(text: string): string[] {
   );
 }
 
-/** The accelerators to try, in order. `VIV_ACCEL`: kvm, tcg or auto (kvm where the device can be opened, then tcg). */
-export function wantedAccelerators(env: NodeJS.ProcessEnv): ("kvm" | "tcg")[] {
-  const wanted = env.VIV_ACCEL ?? "auto";
-  if (wanted === "kvm" || wanted === "tcg") return [wanted];
-  if (wanted !== "auto") throw new Error(`VIV_ACCEL is "${wanted}"; expected kvm, tcg or auto`);
-  try {
-    accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
-    return ["kvm", "tcg"];
-  } catch {
-    return ["tcg"];
-  }
+function readAccelerator(text = ""): "auto" | "kvm" | "tcg" {
+  if (text === "kvm" || text === "tcg") return text;
+  if (text === "auto" || text === "") return "auto";
+  throw new Error(`VIV_ACCEL is "${text}"; expected kvm, tcg or auto`);
+}
+
+/** Reads a name that becomes part of an argument of QEMU, where a comma would begin another option. */
+function readCpuModel(text = ""): string {
+  if (text === "") return "host";
+  // QEMU's own names for "everything there is", which would not be recorded as the host's CPU.
+  if (text !== "max" && text !== "base" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(text)) return text;
+  throw new Error(
+    `VIV_CPU_MODEL is "${text}"; expected host, x86-64-v2, x86-64-v3, x86-64-v4, or a model that qemu-system-x86_64 -cpu help names`,
+  );
 }

@@ -1,52 +1,80 @@
-/** Puts each machine into a cgroup v2 leaf with limits, if the host has a v2 hierarchy with controllers. */
-import { existsSync, readFileSync } from "node:fs";
-import { mkdir, rmdir, writeFile } from "node:fs/promises";
+/** Gives each machine a cgroup with limits, named after its slot, where the host has cgroup v2 with controllers. */
+import { existsSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { totalmem } from "node:os";
 import path from "node:path";
-import { MIB } from "@vivarium/kit/sizes";
 import type { MachineShape } from "../qemu/arguments.ts";
+import { limitsOf } from "./cgroup-limits.ts";
+import { type CgroupHost, type Parent, possibleParents, prepareParent, THIS_HOST } from "./cgroup-parent.ts";
+import { removeGroup } from "./cgroup-removal.ts";
+import { explainMemoryKill } from "./memory-kill.ts";
 import type { Slot } from "./slots.ts";
 
-const ROOT = "/sys/fs/cgroup";
-const SLICE = path.join(ROOT, "vivarium");
-const CONTROLLERS = ["cpu", "memory", "pids"];
-/** Memory for QEMU itself, besides the guest's. */
-const QEMU_OVERHEAD_BYTES = 256 * MIB;
-/** Most threads and processes of a machine. */
-const MAX_TASKS = 64;
-/** Period of the CPU limit (`cpu.max`). */
-const PERIOD_US = 100_000;
-
-export function hasCgroupV2(): boolean {
-  const file = path.join(ROOT, "cgroup.controllers");
-  if (!existsSync(file)) return false;
-  const present = readFileSync(file, "utf8").trim().split(" ");
-  return CONTROLLERS.every((controller) => present.includes(controller));
+export async function openCgroups(host: CgroupHost = THIS_HOST): Promise<Cgroups> {
+  return new Cgroups(host, await prepareParent(host));
 }
 
-export async function prepareCgroups(): Promise<void> {
-  if (!hasCgroupV2()) return;
-  const enable = CONTROLLERS.map((controller) => `+${controller}`).join(" ");
-  await mkdir(SLICE, { recursive: true });
-  await writeFile(path.join(ROOT, "cgroup.subtree_control"), enable);
-  await writeFile(path.join(SLICE, "cgroup.subtree_control"), enable);
+export class Cgroups {
+  readonly #host: CgroupHost;
+  #parent: Parent;
+
+  constructor(host: CgroupHost, parent: Parent) {
+    this.#host = host;
+    this.#parent = parent;
+  }
+
+  /** Limits that machines are without, and why. Undefined if they have all. */
+  get lack(): string | undefined {
+    return this.#parent.lack;
+  }
+
+  /** Makes the group of a machine, for its first process to enter. Undefined if this host has none. */
+  async make(slot: Slot, shape: MachineShape): Promise<string | undefined> {
+    if (this.#parent.group === undefined) return undefined;
+    await this.remove(slot);
+    const { group, controllers } = await this.#parentNow();
+    const leaf = leafOf(group, slot);
+    await mkdir(leaf);
+    for (const { file, value, isOptional } of limitsOf(shape, { controllers, hostBytes: totalmem() })) {
+      await writeFile(path.join(leaf, file), value).catch((error: unknown) => {
+        if (!isOptional) throw error;
+      });
+    }
+    return leaf;
+  }
+
+  /** Kills all processes of the slot's machine and removes its group. Rejects if one does not end. */
+  async remove(slot: Slot): Promise<void> {
+    const parents = possibleParents(this.#host, this.#parent);
+    for (const parent of parents) await removeGroup(leafOf(parent, slot), this.#host.endLimitMs);
+  }
+
+  /** Why the kernel killed the slot's machine for memory; undefined if it did not. Call before the group is removed. */
+  memoryKillOf(slot: Pick<Slot, "number">): string | undefined {
+    for (const parent of possibleParents(this.#host, this.#parent)) {
+      const found = explainMemoryKill(leafOf(parent, slot));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  /** The parent, made again if it is gone: an operator may have stopped the unit, and with it all machines. */
+  async #parentNow(): Promise<Parent & { group: string }> {
+    const known = this.#parent;
+    if (known.group !== undefined && existsSync(known.group)) return known;
+    this.#parent = await prepareParent(this.#host);
+    if (this.#parent.group !== undefined) return this.#parent;
+    throw new Error(`the group of all machines is gone and cannot be made again: ${this.#parent.lack}`);
+  }
 }
 
-export async function joinCgroup(slot: Slot, { memMb, vcpus }: MachineShape, pid: number): Promise<void> {
-  if (!hasCgroupV2()) return;
-  const leaf = leafOf(slot);
-  await mkdir(leaf, { recursive: true });
-  await writeFile(path.join(leaf, "memory.max"), String(memMb * MIB + QEMU_OVERHEAD_BYTES));
-  await writeFile(path.join(leaf, "memory.swap.max"), "0").catch(() => {});
-  await writeFile(path.join(leaf, "memory.oom.group"), "1");
-  await writeFile(path.join(leaf, "pids.max"), String(MAX_TASKS));
-  await writeFile(path.join(leaf, "cpu.max"), `${vcpus * PERIOD_US} ${PERIOD_US}`);
-  await writeFile(path.join(leaf, "cgroup.procs"), String(pid));
+/**
+ * The command as one that enters the group first. So all that it starts is in the group, also bubblewrap, which waits
+ * outside of the jail for QEMU's end, and no page stays charged to this process's own group.
+ */
+export function entering(group: string | undefined, argv: string[]): string[] {
+  if (group === undefined) return argv;
+  return ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', path.join(group, "cgroup.procs"), ...argv];
 }
 
-export async function removeCgroup(slot: Slot): Promise<void> {
-  if (!existsSync(leafOf(slot))) return;
-  await writeFile(path.join(leafOf(slot), "cgroup.kill"), "1").catch(() => {});
-  await rmdir(leafOf(slot));
-}
-
-const leafOf = (slot: Slot) => path.join(SLICE, `slot-${slot.number}`);
+const leafOf = (parent: string, slot: Pick<Slot, "number">) => path.join(parent, `slot-${slot.number}`);

@@ -70,3 +70,16 @@ test("a second node over one data directory waits for the first one to end, and 
   await leave();
   expect(await waiting).toBe("alone");
 });
+
+test("slots of a data directory that exists, and of its bakes, keep their owner, also with a # in its name", async () => {
+  const folder = path.join(path.dirname(slotsDir), "x#y");
+  await mkdir(folder);
+  for (const [name, owner] of [
+    ["9", folder],
+    ["10", `${folder}#bake`],
+    ["11", `${folder}#z`],
+    ["12", "/nowhere/deleted#bake"],
+  ] as const)
+    await writeFile(path.join(slotsDir, name), owner);
+  expect((await nobodys()).toSorted((a, b) => a - b)).toEqual([7, 8, 11, 12]);
+});

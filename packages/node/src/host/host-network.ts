@@ -2,16 +2,18 @@
  * Writes the host's nft table, switches forwarding on, and finds name servers and the addresses that no guest may
  * reach. All Vivarium services on this host share the table.
  */
+import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { networkInterfaces } from "node:os";
 import { GATEWAY_PORTS, NEVER_RANGES } from "@vivarium/contract/gateway";
+import { ipv4AddressesOfHost } from "@vivarium/kit/host-addresses";
+import { type Opening, withoutOwn } from "@vivarium/kit/ipv4-openings";
 import { run } from "./run.ts";
 
 const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
 /**
  * An empty chain that records that this host forwarded nothing before the first node switched forwarding on. It
  * survives every process and is removed with the table. The last service to stop reads it
- * (cli/src/supervisor/network-table.ts).
+ * (cli/src/supervisor/registered-services.ts).
  */
 const FORWARDING_WAS_OFF = "add chain inet vivarium forwarding_was_off\n";
 const CHAINS = ["sources", "input", "forward", "output", "postrouting", "begin"];
@@ -30,18 +32,27 @@ export interface HostNetwork {
   /** Name servers of the system. The gateway uses them for its own certificates. */
   systemResolvers: string[];
   never: string[];
+  /** The parts of the never-ranges that the operator opens, without the host's own addresses. Absent: not known here. */
+  open?: Opening[];
 }
 
-export async function readHostNetwork(wanted: string[] = [], alsoNever: string[] = []): Promise<HostNetwork> {
-  const own = Object.values(networkInterfaces())
-    .flatMap((addresses) => addresses ?? [])
-    .filter(({ family, address }) => family === "IPv4" && !/^(127|10\.220)\./.test(address));
+/** The operator's settings of guests' network. */
+interface NetworkSettings {
+  resolvers?: string[];
+  neverRanges?: string[];
+  privateOpen?: Opening[];
+}
+
+export async function readHostNetwork(settings: NetworkSettings = {}): Promise<HostNetwork> {
+  const { resolvers: wanted = [], neverRanges = [], privateOpen } = settings;
+  const own = ipv4AddressesOfHost().filter((address) => !/^(127|10\.220)\./.test(address));
   const found = await findResolvers();
   const resolvers = wanted.length > 0 ? wanted : found.length > 0 ? found : [FALLBACK_RESOLVER];
   return {
     resolvers,
     systemResolvers: found,
-    never: [...NEVER_RANGES, ...own.map(({ address }) => `${address}/32`), ...alsoNever],
+    never: [...NEVER_RANGES, ...own.map((address) => `${address}/32`), ...neverRanges],
+    open: privateOpen && withoutOwn("VIV_PRIVATE_OPEN", privateOpen, own),
   };
 }
 
@@ -53,18 +64,39 @@ async function findResolvers(): Promise<string[]> {
 }
 
 /**
- * Sets up forwarding and NAT of the host. Safe to repeat, and while other services run. Returns what this kernel lacks,
- * if anything.
+ * Sets up forwarding and NAT of the host. Safe to repeat, and while other services run. `wasOff`: a node switched
+ * forwarding on before, and the record of it is gone with the table. Returns what this kernel lacks, if anything.
  */
 export async function prepareHostNetwork(
   host: HostNetwork,
   gatewayUid: number | undefined,
+  { wasOff = false } = {},
 ): Promise<{ lack?: string }> {
-  const isOff = (await readFile(FORWARDING, "utf8")).trim() === "0";
-  const lack = await applyTable(hostTable(host, gatewayUid) + (isOff ? FORWARDING_WAS_OFF : ""));
+  const isOff = !(await isForwarding());
+  const notes = `add chain inet vivarium ${noteOf(host, gatewayUid)}\n${isOff || wasOff ? FORWARDING_WAS_OFF : ""}`;
+  const lack = await applyTable(hostTable(host, gatewayUid) + notes);
   // After the table, which records the change: a start that is killed in between has not switched forwarding on.
   if (isOff) await writeFile(FORWARDING, "1");
   return lack;
+}
+
+/** Name of an empty chain that says that the table has what a service with these facts adds to it. */
+export function noteOf(host: HostNetwork, gatewayUid: number | undefined): string {
+  const digest = createHash("sha256").update(hostTable(host, gatewayUid)).digest("hex");
+  return `has_${digest.slice(0, 16)}`;
+}
+
+export async function isForwarding(): Promise<boolean> {
+  return (await readFile(FORWARDING, "utf8")).trim() !== "0";
+}
+
+/** Whether a node of this host switched forwarding on. */
+export async function recordsForwardingWasOff(): Promise<boolean> {
+  const list = run("nft", ["list", "chain", "inet", "vivarium", "forwarding_was_off"]);
+  return await list.then(
+    () => true,
+    () => false,
+  );
 }
 
 async function applyTable(table: string): Promise<{ lack?: string }> {
@@ -87,11 +119,12 @@ export function withoutTimeouts(table: string): string {
 
 /**
  * The nft script of the host's table. It adds to sets and never removes, so that a service that starts takes nothing
- * from another, and rewrites chains. The gateway's address of a slot is reachable over that slot's link only, so a
+ * from another, and rewrites chains. Only what is open of the never-ranges is replaced: with two services, no more is
+ * open than the last one to start opens. The gateway's address of a slot is reachable over that slot's link only, so a
  * packet to it comes from that slot's machine.
  */
 export function hostTable(
-  { never, resolvers, systemResolvers }: HostNetwork,
+  { never, open, resolvers, systemResolvers }: HostNetwork,
   gatewayUid: number | undefined,
 ): string {
   const { dns, http, tls } = GATEWAY_PORTS;
@@ -106,6 +139,7 @@ table inet vivarium {
   set gateways { typeof meta skuid; ${gatewayUid === undefined ? "" : `elements = { ${gatewayUid} }`} }
   set resolvers { type ipv4_addr . inet_service; elements = { ${[...new Set(asked)].join(", ")} } }
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
+  set open4 { type ipv4_addr . inet_service; flags interval; }
   set flows { type ipv4_addr; flags dynamic; size 65535; }
   # Flows that have ended, or were silent for two hours, leave the table soon.
   ct timeout guests { protocol tcp; l3proto ip; policy = { established: 7440, time_wait: 10 }; }
@@ -117,6 +151,7 @@ table inet vivarium {
   chain postrouting { type nat hook postrouting priority srcnat; policy accept; }
 }
 ${CHAINS.map((chain) => `flush chain inet vivarium ${chain}`).join("\n")}
+${open === undefined ? "" : `flush set inet vivarium open4\n${openElements("inet vivarium", open)}`}
 table inet vivarium {
   chain sources {
     iifname "viv*" meta nfproto != ipv4 drop
@@ -134,7 +169,8 @@ table inet vivarium {
     iifname "viv*" oifname "viv*" drop
     iifname "viv*" ct state invalid drop
     oifname "viv*" ct direction original drop
-    iifname "viv*" ip daddr @never4 drop
+    iifname "viv*" ip daddr @never4 meta l4proto != tcp drop
+    iifname "viv*" ip daddr @never4 ip daddr . tcp dport != @open4 drop
   }
   chain begin {
     ct timeout set "guests"
@@ -148,11 +184,18 @@ table inet vivarium {
     meta skuid @gateways ip daddr . th dport @resolvers accept
     # Evaluated at each packet, because the host may get an address after this was written. Guests get IPv4 only.
     meta skuid @gateways meta nfproto ipv4 fib daddr type local reject with icmp type admin-prohibited
-    meta skuid @gateways ip daddr @never4 reject with icmp type admin-prohibited
+    meta skuid @gateways ip daddr @never4 meta l4proto != tcp reject with icmp type admin-prohibited
+    meta skuid @gateways ip daddr @never4 ip daddr . tcp dport != @open4 reject with icmp type admin-prohibited
   }
   chain postrouting {
     ip saddr ${SLOT_NETWORK} oifname != "viv*" masquerade
   }
 }
 `;
+}
+
+/** The nft statement that fills the set `open4` of a table. */
+export function openElements(table: string, open: readonly Opening[]): string {
+  const elements = open.map(({ range, port }) => `${range} . ${port}`);
+  return elements.length === 0 ? "" : `add element ${table} open4 { ${elements.join(", ")} }`;
 }

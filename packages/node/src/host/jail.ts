@@ -2,7 +2,7 @@
  * Starts QEMU in its jail: own mount, pid, ipc, uts and network namespaces, a root that holds QEMU and this machine's
  * files alone, a uid of its own, no capabilities, no_new_privs, bounded resources. The tools do it in this order:
  * prlimit → nsenter (network) → bubblewrap (mounts, pid, ipc, uts) → setpriv (uid, capabilities) → QEMU, which adds
- * its own seccomp filter. QEMU is detached, so it outlives this process.
+ * its own seccomp filter. All of them run in the machine's cgroup. QEMU is detached, so it outlives this process.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { chown, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { KIB } from "@vivarium/kit/sizes";
 import type { UndoStack } from "@vivarium/kit/undo-stack";
 import type { JAIL_PATHS, MachineShape } from "../qemu/arguments.ts";
 import { Qmp } from "../qemu/qmp.ts";
-import { joinCgroup, removeCgroup } from "./cgroup.ts";
+import { type Cgroups, entering } from "./cgroup.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
@@ -48,10 +48,14 @@ export interface Qemu {
   qmp: Qmp;
 }
 
-/** Starts a jailed QEMU and connects to its monitor. */
-export async function startQemu(spec: JailSpec, undo: UndoStack, limitMs: number): Promise<Qemu> {
-  const { process, lastWords } = await startJailed(spec);
-  undo.push("cgroup", () => removeCgroup(spec.slot));
+/** Starts a jailed QEMU and connects to its monitor. Its cgroup is removed with its slot (`end-processes.ts`). */
+export async function startQemu(
+  cgroups: Cgroups,
+  spec: JailSpec,
+  undo: UndoStack,
+  limitMs: number,
+): Promise<Qemu> {
+  const { process, lastWords } = await startJailed(cgroups, spec);
   undo.push("process", () => killAndWait(process));
   const monitor = path.join(spec.dir, "run/qmp.sock");
   const qmp = await Qmp.connect(monitor, { limitMs, alive: () => isAlive(process) }).catch((cause) => {
@@ -61,9 +65,14 @@ export async function startQemu(spec: JailSpec, undo: UndoStack, limitMs: number
   return { process, qmp };
 }
 
-async function startJailed(spec: JailSpec): Promise<{ process: ProcessIdentity; lastWords: () => string }> {
+async function startJailed(
+  cgroups: Cgroups,
+  spec: JailSpec,
+): Promise<{ process: ProcessIdentity; lastWords: () => string }> {
   const devices = await makeDevices(spec);
-  const child = spawn("prlimit", command(spec, devices), {
+  const group = await cgroups.make(spec.slot, spec.shape);
+  const [program = "", ...args] = entering(group, command(spec, devices));
+  const child = spawn(program, args, {
     detached: true,
     stdio: ["ignore", "ignore", "pipe", "pipe"],
     env: {},
@@ -73,7 +82,6 @@ async function startJailed(spec: JailSpec): Promise<{ process: ProcessIdentity; 
   const process = identify(pid);
   if (!process) throw new Error(`QEMU ended at once: ${lastWords()}`);
   await writeFile(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ));
-  await joinCgroup(spec.slot, spec.shape, pid);
   child.unref();
   return { process, lastWords };
 }
@@ -95,7 +103,7 @@ async function makeDevices({ dir, slot, shape }: JailSpec): Promise<{ source: st
 function command(spec: JailSpec, devices: { source: string; target: string }[]): string[] {
   const { slot, qemuRoot } = spec;
   return [
-    ...["--core=0", `--nofile=${OPEN_FILES}`, "--memlock=0", `--fsize=${spec.fileBytes}`],
+    ...["/usr/bin/prlimit", "--core=0", `--nofile=${OPEN_FILES}`, "--memlock=0", `--fsize=${spec.fileBytes}`],
     ...["/usr/bin/nsenter", `--net=/run/netns/${slot.netns}`],
     ...["/usr/bin/bwrap", "--ro-bind", qemuRoot, "/"],
     ...["--dev", "/dev", "--perms", "0755", "--dir", "/dev/net"],

@@ -12,6 +12,11 @@ import { claimedOwners } from "./claims.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
+/** End of a bake's owner, behind the data directory. */
+const BAKE = "#bake";
+
+/** The owner of a data directory's bakes. */
+export const bakeOwner = (dataDir: string) => `${dataDir}${BAKE}`;
 
 export interface Slot {
   number: number;
@@ -79,9 +84,12 @@ export async function orphanedSlots(dirs: { slotsDir?: string; claimsDir?: strin
   const taken = await takenSlots(dirs.slotsDir);
   // Read after the slots: a service claims its slots before it takes one.
   const claimed = await claimedOwners(dirs.claimsDir);
-  const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner.split("#")[0] as string);
+  const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner) && !existsSync(dirOf(owner));
   return taken.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
 }
+
+/** The data directory of an owner. A bake is an owner of its own; a `#` elsewhere is part of the directory's name. */
+const dirOf = (owner: string) => (owner.endsWith(BAKE) ? owner.slice(0, -BAKE.length) : owner);
 
 async function takenSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
   const names = (await readdir(dir).catch(() => [])).filter((name) => /^\d+$/.test(name));

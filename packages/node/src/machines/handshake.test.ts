@@ -132,6 +132,17 @@ describe("the handshake", () => {
     expect(Object.keys(plain.asked[0] ?? {}).toSorted()).toEqual(["entropy", "wall_clock_ns"]);
   });
 
+  it("gives the operator's settings to a new session, and leaves those of a session that continues", async () => {
+    const answer = { status: 200, body: ACK };
+    const settings = { variables: { A: "1" }, apt_sources: [] };
+    const fresh = await machineOf({ snapshot_id: SNAPSHOT }, answer);
+    await handshake(fresh.machine, { settings });
+    expect(fresh.asked).toMatchObject([{ identity: { hostname: "m", settings } }]);
+    const woken = await machineOf({ snapshot_id: SNAPSHOT, resume: true }, answer);
+    await handshake(woken.machine, { settings });
+    expect(JSON.stringify(woken.asked)).not.toContain("variables");
+  });
+
   it("fails as unfit, with the reason, if the guest of a saved state refuses or sends nonsense", async () => {
     const refusing = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, { status: 500, body: refusal });
     await expect(handshake(refusing.machine)).rejects.toMatchObject({

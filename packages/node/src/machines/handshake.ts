@@ -1,6 +1,6 @@
 /** Handshake with the agent of a guest that continues, and the thaw of its user's processes after a capture. */
 import { createHash, randomBytes } from "node:crypto";
-import type { AgentHealth } from "@vivarium/contract/guest";
+import type { AgentHealth, GuestSettings } from "@vivarium/contract/guest";
 import { endsWithin, sleep } from "@vivarium/kit/clock";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
@@ -9,15 +9,24 @@ import type { Machine } from "./machine.ts";
 /** How long to wait for the report that a machine ended. */
 const ENDS_WITHIN_MS = 500;
 
+interface Introduction {
+  isUnfrozen?: boolean;
+  /** The operator's settings. A machine that continues as the one that was saved keeps those that it has. */
+  settings?: GuestSettings;
+}
+
 /**
  * Sends the guest a new seed, the time and, unless the machine continues as the one that was saved, its own identity.
  * User processes run only after that, and not at all if the machine is to be held. Fails for a guest that does not
  * confirm, so that the machine is not used. An agent of an older version cannot keep the processes frozen: they run
  * until the machine is stopped.
  */
-export async function handshake(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
+export async function handshake(
+  machine: Machine,
+  { isUnfrozen = false, settings }: Introduction = {},
+): Promise<void> {
   const { hostname, no_sudo, resume, hold } = machine.spec;
-  const identity = resume ? undefined : { hostname, no_sudo };
+  const identity = resume ? undefined : { hostname, no_sudo, settings };
   const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold }).then(assertGeneration);
   await introduced.catch(async (cause: Error) => {
     if (machine.isOutOfSpace)
@@ -37,10 +46,12 @@ async function isOfItsGuest(machine: Machine): Promise<boolean> {
   return machine.isRunning || machine.wasEndedByGuest;
 }
 
+type Identity = { hostname: string; no_sudo: boolean; settings?: GuestSettings };
+
 /** Reseeds the guest and sets clock and identity. The agent then thaws its processes, unless they stay frozen. */
 export async function resumeAs(
   agent: AgentClient,
-  { identity, stayFrozen }: { identity?: { hostname: string; no_sudo: boolean }; stayFrozen?: boolean } = {},
+  { identity, stayFrozen }: { identity?: Identity; stayFrozen?: boolean } = {},
 ): Promise<AgentHealth> {
   const ack = await agent.resumed({
     entropy: randomBytes(64).toString("base64"),

@@ -1,11 +1,12 @@
 /**
  * Reads and writes the node's journal, which has one file per machine. An entry is synced before the first side
- * effect of a start, and withdrawn by a stop before the slot is freed. Anything on this host without an entry is an
- * orphan.
+ * effect of a start. It is withdrawn once nothing but the number of its slot is left, before the slot is freed.
+ * Anything on this host without an entry is an orphan.
  */
+import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
-import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
+import { MachineId, MachineStatus, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
 import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
 import type { NodeConfig } from "../config.ts";
@@ -17,6 +18,8 @@ export const JournalEntry = z.object({
   state: z.enum(["starting", "running", "held"]),
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string(), bootId: z.string().optional() }).optional(),
+  /** How the machine runs. */
+  isolation: MachineStatus.shape.isolation,
   timings: StartTimings.optional(),
   /** Snapshot of a capture in progress: if it is complete after a crash, the machine stays stopped. */
   holding_for: SnapshotId.optional(),
@@ -56,8 +59,17 @@ export async function updateEntry(
 /** Removes the entry from the machine's folder, which names no slot any more and is an orphan from then on. */
 export async function withdrawEntry(dataDir: string, machineId: string): Promise<void> {
   const dir = machineDir(dataDir, machineId);
+  if (!existsSync(dir)) return;
   await rm(path.join(dir, FILE), { force: true });
   await syncPath(dir);
+}
+
+/** Removes the machine's files and keeps its entry. */
+export async function removeFiles(dataDir: string, machineId: string): Promise<void> {
+  const dir = machineDir(dataDir, machineId);
+  const names = existsSync(dir) ? await readdir(dir) : [];
+  const others = names.filter((name) => name !== FILE);
+  await Promise.all(others.map((name) => rm(path.join(dir, name), { recursive: true, force: true })));
 }
 
 export async function removeEntry(dataDir: string, machineId: string): Promise<void> {

@@ -9,6 +9,7 @@ import { rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState } from "../qemu/qmp.ts";
+import { assertFits, explainRefusal } from "../snapshots/fit.ts";
 import { devicesOf, type Loadable, manifestPath, SNAPSHOT_FILES, shapeOf } from "../snapshots/manifest.ts";
 import type { MachineDeps } from "./deps.ts";
 
@@ -32,7 +33,7 @@ export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): P
   return { dir: own, manifest: parent.manifest };
 }
 
-type LaunchDeps = Pick<MachineDeps, "qemu" | "verifications">;
+type LaunchDeps = Pick<MachineDeps, "qemu" | "cgroups" | "verifications">;
 
 interface Launch {
   dir: string;
@@ -44,13 +45,14 @@ interface Launch {
 /** Starts QEMU and loads the device state. Baselines are not verified again after the daemon's start. */
 export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
   const { dir, parent, isVerified } = input;
+  assertFits(parent.manifest);
   const verified = isVerified ? Promise.resolve() : deps.verifications.verify(parent);
   // Awaited only after QEMU has started; until then a rejection is not unhandled.
   verified.catch(() => {});
   const qemu = await start(deps, undo, input).catch(async (error) => {
     // If QEMU did not start, damage in the files is the better explanation.
     await verified;
-    throw error;
+    throw explainRefusal(parent.manifest, error);
   });
   await sealRunDir(dir);
   await verified;
@@ -79,5 +81,6 @@ async function start(deps: LaunchDeps, undo: UndoStack, { dir, slot, parent }: L
   const qemuRoot = rootOf(deps.qemu, manifest.qemu_build) ?? deps.qemu.dir;
   const fileBytes = 2 * manifest.disk_gb * GIB;
   const jail = { slot, dir, shape, qemuRoot, binds, fileBytes };
-  return startQemu({ ...jail, arguments: loadArguments(shape, devicesOf(manifest)) }, undo, QMP_LIMIT_MS);
+  const spec = { ...jail, arguments: loadArguments(shape, devicesOf(manifest)) };
+  return startQemu(deps.cgroups, spec, undo, QMP_LIMIT_MS);
 }

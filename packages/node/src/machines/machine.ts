@@ -57,10 +57,17 @@ export class Machine {
     return this.entry.state === "held";
   }
 
-  /** Calls back once if QEMU ends without having been asked to. */
-  onEnd(listener: (reason: string) => void): void {
+  /** Calls back once if QEMU ends without having been asked to. A QEMU that was killed reports no reason itself. */
+  onEnd({
+    killReason,
+    listener,
+  }: {
+    killReason: () => string | undefined;
+    listener: (reason: string) => void;
+  }): void {
     void this.qmp.closed.then(() => {
-      this.endReason ??= END_REASONS.get(this.#shutdownReason) ?? "its process ended unexpectedly";
+      this.endReason ??=
+        END_REASONS.get(this.#shutdownReason) ?? killReason() ?? "its process ended unexpectedly";
       this.agent.close();
       listener(this.endReason);
     });
@@ -81,6 +88,7 @@ export class Machine {
       state: this.endReason !== undefined ? "ended" : this.isHeld ? "held" : "running",
       reason: this.endReason,
       guest_ip: this.slot.machineAddress,
+      isolation: this.entry.isolation,
       timings: this.entry.timings,
       network_generation: this.entry.spec.network?.generation,
     };

@@ -1,9 +1,10 @@
 import { sleep } from "@vivarium/kit/clock";
 import type { MachineDeps } from "./deps.ts";
+import { setClock } from "./follow-clock.ts";
 
 const CHECK_MS = 2_000;
 
-/** Continues machines that QEMU stopped because a write found the pool full, once there is space. */
+/** Continues machines that QEMU stopped because a write found the pool full, once there is space, and sets their clocks. */
 export async function continueWhenSpaceIsFree(
   deps: Pick<MachineDeps, "table" | "gate" | "log">,
   until: AbortSignal,
@@ -16,6 +17,8 @@ export async function continueWhenSpaceIsFree(
       machine.isOutOfSpace = false;
       deps.log.warn({ machine: machine.id }, "the pool has room again; the machine goes on");
       if (!machine.isHeld) await machine.qmp.execute("cont").catch(() => {});
+      // Not awaited: a slow agent must not delay the other machines.
+      void setClock(deps, machine);
     }
   }
 }

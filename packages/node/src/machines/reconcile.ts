@@ -5,22 +5,24 @@
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { isAlive } from "@vivarium/kit/process-identity";
+import { isAlive, isOfEarlierBoot } from "@vivarium/kit/process-identity";
 import { AgentClient } from "../guest/client.ts";
-import { orphanedSlots, removeUnnamedSlots, slotsOf } from "../host/slots.ts";
+import { orphanedSlots, removeUnnamedSlots, type Slot, slotsOf } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { Qmp } from "../qemu/qmp.ts";
+import { isolationOf, readManifest } from "../snapshots/manifest.ts";
 import type { MachineDeps } from "./deps.ts";
 import { thawAndContinue } from "./handshake.ts";
-import { type JournalEntry, machineDir, markHeld, markRunning, readJournal } from "./journal.ts";
+import { type JournalEntry, machineDir, markHeld, markRunning, parentDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { readNetwork, readPins } from "./network-journal.ts";
 import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
+import type { Ending } from "./table.ts";
 
 /** Time limit of the connection to a monitor: long, because a busy host makes it slow. */
 const QMP_LIMIT_MS = 30_000;
 
-type ReconcileDeps = StopDeps & Pick<MachineDeps, "snapshots" | "network">;
+type ReconcileDeps = StopDeps & Pick<MachineDeps, "snapshots" | "network" | "cgroups">;
 
 export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await deps.snapshots.removeUnpublished();
@@ -29,34 +31,52 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
   // An interrupted stop may have freed the slot, and a reboot does too. Then another machine may have it by now.
   const slots = new Set((await slotsOf(dataDir)).map(({ number }) => number));
   const undo = (entry: JournalEntry) =>
-    slots.has(entry.slot) ? clean(deps, entry) : cleanWithoutSlot(deps, entry);
+    (slots.has(entry.slot) ? clean(deps, entry) : cleanWithoutSlot(deps, entry)).catch((err: unknown) =>
+      deps.log.error({ machine: entry.machine_id, err }, "a machine is not removed yet; it is tried again"),
+    );
   await Promise.all(
     journal.map(async ({ machineId, entry }) => {
       if (!entry) return await rm(machineDir(dataDir, machineId), { recursive: true, force: true });
       // A warm machine in the middle of becoming a session's: its folder has the new name, its entry the old one.
       if (machineId !== entry.machine_id) return await undo({ ...entry, machine_id: machineId });
       if (entry.state === "starting") return await undo(entry);
-      if (await adoptOrEnd(deps, entry)) return;
+      const kill = () =>
+        slots.has(entry.slot) ? deps.cgroups.memoryKillOf({ number: entry.slot }) : undefined;
+      if (await adoptOrEnd(deps, entry, kill)) return;
       // The entry would free the slot a second time when control deletes the machine.
-      if (!slots.has(entry.slot)) await cleanWithoutSlot(deps, entry);
+      if (!slots.has(entry.slot)) await undo(entry);
     }),
   );
   await removeUnownedSlots(deps);
 }
 
 /** Adopts a machine that runs, and lists any other as ended until control deletes it. Returns whether it runs. */
-async function adoptOrEnd(deps: ReconcileDeps, entry: JournalEntry): Promise<boolean> {
+async function adoptOrEnd(
+  deps: ReconcileDeps,
+  entry: JournalEntry,
+  killReason: () => string | undefined,
+): Promise<boolean> {
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
     return null;
   });
   if (!machine) {
-    deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
+    deps.table.markEnded(entry.machine_id, endingOf(entry, killReason));
     return false;
   }
   crashPoint("reconcile.adopted");
   deps.log.info({ machine: machine.id, held: machine.isHeld }, "machine adopted");
   return true;
+}
+
+/** The end of a machine that does not run any more. Control says the end of the host apart from other ends to callers. */
+export function endingOf(
+  { process }: Pick<JournalEntry, "process">,
+  killReason: () => string | undefined,
+): Ending {
+  if (process && isOfEarlierBoot(process)) return { reason: "its host restarted", cause: "host_restart" };
+  const kill = killReason();
+  return { reason: `its process ended while its node was down${kill === undefined ? "" : `: ${kill}`}` };
 }
 
 async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine | null> {
@@ -67,8 +87,12 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
     limitMs: QMP_LIMIT_MS,
     alive: () => isAlive(process),
   });
+  // A daemon of an earlier version did not write it down.
+  const manifest = await readManifest(parentDir(deps.config.dataDir, entry.machine_id)).catch(
+    () => undefined,
+  );
   const machine = new Machine({
-    entry,
+    entry: { ...entry, isolation: entry.isolation ?? (manifest && isolationOf(manifest)) },
     process,
     qmp,
     agent: new AgentClient(path.join(dir, "run/agent.sock")),
@@ -111,8 +135,17 @@ async function removeUnownedSlots(deps: StopDeps): Promise<void> {
   for (const { entry } of await readJournal(deps.config.dataDir)) if (entry) owned.add(entry.slot);
   for (const slot of await slotsOf(deps.config.dataDir)) {
     if (owned.has(slot.number)) continue;
-    await deps.namespaces.discard(slot);
+    await discard(deps, slot);
     crashPoint("reconcile.slot");
   }
-  for (const slot of await orphanedSlots()) await deps.namespaces.discard(slot);
+  for (const slot of await orphanedSlots()) await discard(deps, slot);
+}
+
+/** A slot that cannot be emptied stays taken. It costs its number, not the start of the daemon. */
+async function discard({ namespaces, log }: StopDeps, slot: Slot): Promise<void> {
+  await namespaces
+    .discard(slot)
+    .catch((err: unknown) =>
+      log.error({ slot: slot.number, err }, "a slot could not be emptied; it stays taken"),
+    );
 }

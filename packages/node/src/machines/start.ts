@@ -16,14 +16,15 @@ import { AgentClient } from "../guest/client.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { NodeError } from "../node-error.ts";
 import { baselineKey } from "../snapshots/baselines.ts";
-import type { Loadable } from "../snapshots/manifest.ts";
+import { isolationOf, type Loadable } from "../snapshots/manifest.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
 import type { MachineDeps } from "./deps.ts";
 import { handshake } from "./handshake.ts";
 import { inTime } from "./in-time.ts";
-import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
+import { type JournalEntry, machineDir, readEntry, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
+import { clean } from "./stop.ts";
 import type { WarmMachine } from "./warm-machine.ts";
 
 /** Time limit of a start with a warm machine that has run; it usually needs some milliseconds. */
@@ -49,8 +50,8 @@ export async function startMachine(deps: MachineDeps, id: string, spec: StartSpe
     await catchUp(deps, id, spec);
     return machine;
   }
-  const endReason = table.ended.get(id);
-  if (endReason !== undefined) throw new NodeError("machine_gone", endReason);
+  const ended = table.ended.get(id);
+  if (ended) throw new NodeError("machine_gone", ended.reason);
   const done = admitAndStart(deps, id, spec).finally(() => table.starting.delete(id));
   table.starting.set(id, { spec, done });
   return done;
@@ -68,7 +69,11 @@ async function catchUp({ network }: MachineDeps, id: string, { network: wanted }
     await network.networks.change(id, wanted);
 }
 
+/** Refusals whose cause an operator has to see: it is this host's, or the machine's own. */
+const NOTED: NodeError["code"][] = ["snapshot_unfit", "agent_unavailable"];
+
 async function admitAndStart(deps: MachineDeps, id: string, spec: StartSpec): Promise<Machine> {
+  await removeLeftover(deps, id);
   const parent = await findParent(deps, spec);
   const release = await admit(deps);
   const undo = new UndoStack();
@@ -81,12 +86,23 @@ async function admitAndStart(deps: MachineDeps, id: string, spec: StartSpec): Pr
     await undo
       .unwind()
       .catch((failure) => deps.log.error({ machine: id, err: failure }, "undo of a start failed"));
+    if (!(error instanceof NodeError) || NOTED.includes(error.code))
+      deps.log.error({ machine: id, err: error }, "start failed");
     if (error instanceof NodeError) throw error;
-    deps.log.error({ machine: id, err: error }, "start failed");
     throw new NodeError("internal", "the machine could not be started", { cause: error });
   } finally {
     release();
   }
+}
+
+/** Removes what an earlier start under this id left: its entry names a slot that the next entry would not. */
+async function removeLeftover(deps: MachineDeps, id: string): Promise<void> {
+  const { config, table } = deps;
+  if (!table.leftover.has(id)) return;
+  const entry = await readEntry(config.dataDir, id);
+  if (entry) await clean(deps, entry);
+  else await removeEntry(config.dataDir, id);
+  table.leftover.delete(id);
 }
 
 async function findParent(deps: MachineDeps, spec: StartSpec): Promise<Source> {
@@ -190,7 +206,9 @@ async function tryWarm<T>(
     return done;
   } catch (err) {
     log.warn({ machine: id, err }, failure);
-    await own.unwind();
+    await own
+      .unwind()
+      .catch((left: unknown) => log.error({ machine: id, err: left }, "a warm machine was not removed"));
     return undefined;
   }
 }
@@ -205,9 +223,10 @@ async function continueAndHandshake(
   const { hold } = machine.spec;
   crashPoint("start.load");
   undo.push("agent", () => machine.agent.close());
+  const settings = await deps.guestSettings.current();
   await machine.qmp.execute("cont");
   const loadMs = watch();
-  await handshake(machine, { isUnfrozen: loaded.isUnfrozen });
+  await handshake(machine, { isUnfrozen: loaded.isUnfrozen, settings });
   if (hold) await machine.qmp.execute("stop");
   await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
@@ -240,10 +259,10 @@ async function load(
   const watch = stopwatch();
   const network = spec.network ?? OPEN_NETWORK;
   const slot = await deps.namespaces.take(network.egress.mode);
-  undo.push("slot", () => deps.namespaces.discard(slot));
-  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number };
+  const isolation = isolationOf(source.manifest);
+  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, isolation };
+  undo.push("slot and folder", () => clean(deps, entry));
   await writeEntry(config.dataDir, entry);
-  undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
   // The network is in force before the guest runs. Loading takes longer, so both run concurrently.
   const assigned = deps.network.networks.assign(slot, id, network);
@@ -275,10 +294,14 @@ async function nameWarm(
   const watch = stopwatch();
   const dir = machineDir(config.dataDir, id);
   await rename(machineDir(config.dataDir, warm.id), dir);
-  undo.push("folder", () => removeEntry(config.dataDir, id));
+  // The undo of the warm machine finds it under its own name, and the start that falls back to loading finds no folder.
+  undo.push("folder", () => rename(dir, machineDir(config.dataDir, warm.id)));
   warm.agent.moveTo(path.join(dir, "run/agent.sock"));
   const { slot, process, qmp, agent } = warm;
-  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, process };
+  const isolation = isolationOf(source.manifest);
+  const entry: JournalEntry = {
+    ...{ machine_id: id, spec, state: "starting", slot: slot.number, process, isolation },
+  };
   await allOrNone([
     writeEntry(config.dataDir, entry),
     deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),

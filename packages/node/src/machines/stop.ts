@@ -1,10 +1,11 @@
 /** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine counts as removed. */
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { everyStep } from "@vivarium/kit/every-step";
 import { killAndWait } from "@vivarium/kit/process-identity";
-import { removeCgroup } from "../host/cgroup.ts";
 import { slotOf } from "../host/slots.ts";
 import type { MachineDeps } from "./deps.ts";
-import { type JournalEntry, readEntry, removeEntry, withdrawEntry } from "./journal.ts";
+import { type JournalEntry, readEntry, removeEntry, removeFiles, withdrawEntry } from "./journal.ts";
+import type { Machine } from "./machine.ts";
 
 export type StopDeps = Pick<MachineDeps, "config" | "namespaces" | "table" | "log">;
 
@@ -18,35 +19,74 @@ export function stopMachine(deps: StopDeps, id: string): Promise<void> {
 }
 
 async function stop(deps: StopDeps, id: string): Promise<void> {
-  const { table } = deps;
+  const { table, log } = deps;
   await table.starting.get(id)?.done.catch(() => {});
   const machine = table.running.get(id);
   table.running.delete(id);
   machine?.agent.close();
-  if (machine) {
-    // Work in progress with the machine fails now. After this wait nothing writes to its journal any more.
-    await killAndWait(machine.process);
-    await machine.queue.run(async () => {});
+  try {
+    if (machine && (await killed(deps, machine))) {
+      // Work in progress with the machine fails now. After this wait nothing writes to its journal any more.
+      await machine.queue.run(async () => {});
+    }
+    const entry = await readEntry(deps.config.dataDir, id);
+    if (entry) await clean(deps, { ...entry, machine_id: id });
+    else await removeEntry(deps.config.dataDir, id);
+  } catch (err) {
+    log.error({ machine: id, err }, "a machine is not removed yet; it is tried again");
+    throw err;
+  } finally {
+    machine?.qmp.close();
   }
-  const entry = await readEntry(deps.config.dataDir, id);
-  if (entry) await clean(deps, entry);
-  else await removeEntry(deps.config.dataDir, id);
-  machine?.qmp.close();
   table.ended.delete(id);
+  table.leftover.delete(id);
+}
+
+/** Whether the process ended. `clean` tries it again, and names it among what is left. */
+async function killed({ log }: StopDeps, { id, process }: Machine): Promise<boolean> {
+  try {
+    await killAndWait(process);
+    return true;
+  } catch (err) {
+    log.warn({ machine: id, err }, "a machine's process does not end");
+    return false;
+  }
 }
 
 /**
- * Undoes all that a journal entry may have left on this host. The entry is withdrawn before its slot is freed:
- * otherwise two entries could name one slot, and undoing one would take the slot from the other's machine. A slot
- * without an entry is freed at the next start of the daemon.
+ * Undoes all that a journal entry may have left on this host. An error of one step does not stop the others; then the
+ * entry stays, and with it the slot: a process or a group that is left must not become another machine's. Control's
+ * delete, `removeLeftovers` and the next start of the daemon try again.
+ *
+ * The entry is withdrawn before its slot is freed: otherwise two entries could name one slot, and undoing one would
+ * take the slot from the other's machine. A slot without an entry is freed at the next start of the daemon.
  */
 export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> {
+  const { machine_id: id } = entry;
+  deps.table.leftover.delete(id);
+  try {
+    await removeAll(deps, entry);
+  } catch (error) {
+    deps.table.leftover.add(id);
+    throw error;
+  }
+}
+
+async function removeAll(deps: StopDeps, entry: JournalEntry): Promise<void> {
+  const { config, namespaces } = deps;
+  const { machine_id: id, process } = entry;
   const slot = slotOf(entry.slot);
-  if (entry.process) await killAndWait(entry.process);
-  crashPoint("stop.killed");
-  await removeCgroup(slot);
-  await withdrawEntry(deps.config.dataDir, entry.machine_id);
-  await deps.namespaces.discard(slot, entry.machine_id);
+  const end = async () => {
+    if (process) await killAndWait(process);
+    crashPoint("stop.killed");
+  };
+  await everyStep([
+    { name: "end of its process", run: end },
+    { name: `emptying of slot ${slot.number}`, run: () => namespaces.empty(slot, id) },
+    { name: "removal of its files", run: () => removeFiles(config.dataDir, id) },
+  ]);
+  await withdrawEntry(config.dataDir, id);
+  namespaces.free(slot);
   crashPoint("stop.released");
   await forget(deps, entry);
 }

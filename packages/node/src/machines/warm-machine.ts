@@ -11,8 +11,9 @@ import type { Qmp } from "../qemu/qmp.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { MachineDeps } from "./deps.ts";
 import { resumeAs } from "./handshake.ts";
-import { machineDir, removeEntry, writeEntry } from "./journal.ts";
+import { type JournalEntry, machineDir, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
+import { clean } from "./stop.ts";
 
 /** Disk space that is reserved while a machine is made. */
 const DISK_BYTES = 64 * MIB;
@@ -43,7 +44,10 @@ export interface WarmMachine {
   hasRun: boolean;
 }
 
-export type WarmDeps = Pick<MachineDeps, "config" | "qemu" | "verifications" | "namespaces" | "gate">;
+export type WarmDeps = Pick<
+  MachineDeps,
+  "config" | "qemu" | "cgroups" | "verifications" | "namespaces" | "gate" | "table" | "log"
+>;
 
 export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<WarmMachine> {
   const { config, namespaces, gate } = deps;
@@ -52,12 +56,12 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
   try {
     const id = `${randomId()}-1`;
     const slot = await namespaces.take("allow");
-    undo.push("slot", () => namespaces.discard(slot));
     const { template, size } = source.manifest;
     const spec = { template, size, hostname: "warm", no_sudo: false };
     // `starting`: a restarted daemon removes the machine.
-    await writeEntry(config.dataDir, { machine_id: id, spec, state: "starting", slot: slot.number });
-    undo.push("journal", () => removeEntry(config.dataDir, id));
+    const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number };
+    undo.push("slot and folder", () => clean(deps, entry));
+    await writeEntry(config.dataDir, entry);
     const dir = machineDir(config.dataDir, id);
     const parent = await prepareFiles(dir, slot, source);
     const { isVerified } = source;

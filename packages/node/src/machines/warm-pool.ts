@@ -12,7 +12,6 @@ import { Processor } from "../host/processor.ts";
 import { type Kind, lackOf, mayMake, rateOf, worthHaving } from "./demand.ts";
 import type { MachineDeps } from "./deps.ts";
 import { HOT_MS, hotKeys } from "./hot.ts";
-import type { MachineTable } from "./table.ts";
 import { isUsable, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
 import { type Shelf, WarmStock } from "./warm-stock.ts";
 
@@ -33,8 +32,7 @@ const RETRY_MS = 60_000;
 /** Time to make a machine, assumed until one of its source was made. */
 const FIRST_GUESS_MS = 1_500;
 
-export interface WarmPoolDeps extends WarmDeps, Pick<MachineDeps, "baselines" | "snapshots" | "log"> {
-  table: Pick<MachineTable, "count">;
+export interface WarmPoolDeps extends WarmDeps, Pick<MachineDeps, "baselines" | "snapshots"> {
   /** Bytes of memory available without swapping. Default: this host's. */
   freeBytes?: () => number;
   make?: typeof makeWarm;

@@ -3,11 +3,13 @@
  * with its namespace, so that no network state of one tenant reaches the next.
  */
 import { endsWithin } from "@vivarium/kit/clock";
+import { everyStep } from "@vivarium/kit/every-step";
 import type { Log } from "@vivarium/kit/log";
+import type { Cgroups } from "../host/cgroup.ts";
 import { forgetFlows } from "../host/conntrack.ts";
+import { endProcesses } from "../host/end-processes.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { freeSlot, type Slot, takeSlot } from "../host/slots.ts";
-import { killUid } from "../host/uid.ts";
 import type { NodeNetwork } from "./node-network.ts";
 
 /** Number of prepared slots per egress mode. A namespace that is used as prepared needs no call of `nft`. */
@@ -22,6 +24,7 @@ interface NamespacePoolDeps {
   owner: string;
   /** The highest slot number. */
   limit: number;
+  cgroups: Cgroups;
   network: Pick<NodeNetwork, "networks" | "reporter">;
   log: Log;
 }
@@ -31,6 +34,8 @@ export class NamespacePool {
   readonly #ready: Record<Mode, Slot[]> = { allow: [], deny: [] };
   /** Discarded slots that are not free yet, because the gateway may still attribute them to their last machines. */
   readonly #quarantine = new Set<Promise<void>>();
+  /** By slot number: resolves once the gateway has forgotten the last machine of an emptied slot. */
+  readonly #forgotten = new Map<number, Promise<void>>();
   #filling: Promise<void> | null = null;
   #refill: NodeJS.Timeout | undefined;
   #closed = false;
@@ -64,23 +69,48 @@ export class NamespacePool {
       });
   }
 
+  /** Empties the slot and frees it. One that cannot be emptied stays taken. */
+  async discard(slot: Slot): Promise<void> {
+    await this.empty(slot);
+    this.free(slot);
+  }
+
   /**
-   * Removes the namespace, and frees the slot later, once the gateway has forgotten its machine. `ofMachine`: the
-   * machine of the slot, if it ended while the daemon was down.
+   * Removes all that the slot has but its number: processes, cgroup, namespace. Each is removed although another cannot
+   * be. After an error the slot must stay taken, because what is left would be the next machine's; safe to repeat.
+   * `ofMachine`: the machine of the slot, if it ended while the daemon was down.
    */
-  async discard(slot: Slot, ofMachine?: string): Promise<void> {
-    const { networks, reporter } = this.#deps.network;
-    await killUid(slot.uid);
-    await reporter.readLast(slot, ofMachine);
-    const isForgotten = networks.release(slot);
+  async empty(slot: Slot, ofMachine?: string): Promise<void> {
+    const { cgroups, network } = this.#deps;
+    await everyStep([
+      { name: "end of its processes", run: () => endProcesses(cgroups, slot) },
+      { name: "last reading of its counters", run: () => network.reporter.readLast(slot, ofMachine) },
+      { name: "removal of its namespace", run: () => this.#removeNetwork(slot) },
+      { name: "removal of its flows", run: () => this.#forgetFlows(slot) },
+    ]);
+  }
+
+  async #removeNetwork(slot: Slot): Promise<void> {
+    const forgotten = this.#deps.network.networks.release(slot);
+    forgotten.catch(() => {});
+    this.#forgotten.set(slot.number, forgotten);
     await removeNamespace(slot);
+  }
+
+  async #forgetFlows(slot: Slot): Promise<void> {
     await forgetFlows(slot).catch((err: unknown) =>
       this.#deps.log.warn(
         { err, slot: slot.number },
         "flows of a machine that is gone stay in the host's table",
       ),
     );
-    const freed = isForgotten
+  }
+
+  /** Frees an emptied slot, once the gateway has forgotten its machine. */
+  free(slot: Slot): void {
+    const forgotten = this.#forgotten.get(slot.number);
+    this.#forgotten.delete(slot.number);
+    const freed = Promise.resolve(forgotten)
       .then(() => freeSlot(slot))
       .catch((err: unknown) => this.#deps.log.error({ err, slot: slot.number }, "a slot could not be freed"))
       .finally(() => this.#quarantine.delete(freed));
@@ -93,7 +123,12 @@ export class NamespacePool {
     clearTimeout(this.#refill);
     await this.#filling;
     const ready = MODES.flatMap((mode) => this.#ready[mode].splice(0));
-    await Promise.all(ready.map((slot) => this.discard(slot)));
+    const discarded = ready.map((slot) =>
+      this.discard(slot).catch((err: unknown) =>
+        this.#deps.log.error({ err, slot: slot.number }, "a slot could not be emptied; it stays taken"),
+      ),
+    );
+    await Promise.all(discarded);
     await endsWithin(CLOSE_WAITS_MS, Promise.all(this.#quarantine));
   }
 
@@ -109,6 +144,7 @@ export class NamespacePool {
     const { networks } = this.#deps.network;
     const slot = await takeSlot(this.#deps.owner, this.#deps.limit);
     try {
+      await this.#deps.cgroups.remove(slot);
       await removeNamespace(slot);
       await createNamespace(slot, networks.preparedRuleset(slot, mode));
       networks.addPrepared(slot, mode);

@@ -10,6 +10,7 @@ import { isDeepStrictEqual } from "node:util";
 import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
+import type { Opening } from "@vivarium/kit/ipv4-openings";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
@@ -45,6 +46,8 @@ let keptPins: KeptPin[] = [];
 let gateway: ScriptedGateway | undefined;
 /** A process in the machine's namespace, if a test has one. */
 let pid: number | undefined;
+/** The private addresses that the operator opens at the next start. */
+let opened: Opening[] = [];
 
 function specOf(
   generation: number,
@@ -105,7 +108,7 @@ async function startNetwork(): Promise<void> {
   kept = undefined;
   pid = undefined;
   network = createNetwork({
-    host: { never: NEVER_HERE, resolvers: [OUTSIDE.private], systemResolvers: [] },
+    host: { never: NEVER_HERE, open: opened, resolvers: [OUTSIDE.private], systemResolvers: [] },
     closeSmtp: false,
     expectGatewayMs: 0,
     keep: async (_id, next) => {
@@ -532,6 +535,40 @@ describe("a machine that outlived the daemon", () => {
     const late = new ScriptedGateway();
     await late.connect();
     expect(late.machine?.generation).toBe(2);
+  });
+
+  it("loses what the operator no longer opens, with its flows, and gets what is new; other flows live on", async () => {
+    const atPrivate = (port: number) => ({ range: `${OUTSIDE.private}/32`, port });
+    const onHost = (verb: string) =>
+      nftIn(net.hostNs, [
+        `${verb} element inet vivarium open4 { ${OUTSIDE.private} . ${WEB}, ${OUTSIDE.private} . ${OTHER} }`,
+      ]);
+    await onHost("add");
+    opened = [atPrivate(WEB)];
+    await server.close();
+    await startNetwork();
+    await startMachine(specOf(1, "allow"));
+    const [inner, outer] = [
+      await net.guest.dial(OUTSIDE.private, WEB),
+      await net.guest.dial(OUTSIDE.first, WEB),
+    ];
+    expect([await net.guest.say(inner, "a"), await net.guest.say(outer, "b")]).toEqual(["a", "b"]);
+    opened = [atPrivate(OTHER)];
+    for (let start = 0; start < 2; start++) {
+      await server.close();
+      const before = kept;
+      await startNetwork();
+      await network.networks.adopt(net.slot, MACHINE, specOf(1, "allow"), before);
+      expect(await net.guest.say(inner, "c")).toBe("closed");
+      expect(await net.guest.say(outer, "d")).toBe("d");
+      expect(await net.guest.dial(OUTSIDE.private, WEB)).toBe("ECONNREFUSED");
+      expect(await net.guest.ask(OUTSIDE.private, OTHER, "e")).toBe("e");
+      // The second start finds what it wants.
+      if (start === 1) expect(kept).toBe(undefined);
+      kept ??= before;
+    }
+    opened = [];
+    await onHost("delete");
   });
 
   it("gets the change that a crash kept from the kernel, and keeps its counters", async () => {

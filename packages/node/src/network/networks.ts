@@ -14,7 +14,15 @@ import type { GatewayLink } from "./gateway-link.ts";
 import { allowsPin, kernelPolicyOf, networkWithoutEntries } from "./kernel-policy.ts";
 import type { KeptPin } from "./pins.ts";
 import { readTable } from "./read-table.ts";
-import { learn, type PolicyChange, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
+import {
+  digestOf,
+  learn,
+  type PolicyChange,
+  policyChange,
+  type RulesetInput,
+  rulesetOf,
+  TABLE,
+} from "./ruleset.ts";
 import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
 
 const CONFIRM_MS = 5_000;
@@ -79,7 +87,10 @@ export class Networks {
     network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
   }
 
-  /** Registers a machine that outlived the daemon. The kernel has its spec already, unless a change was interrupted. */
+  /**
+   * Registers a machine that outlived the daemon. The kernel has its spec already, unless a change was interrupted. If
+   * the operator opened other private addresses meanwhile, all its flows are judged again.
+   */
   async adopt(
     slot: Slot,
     machineId: string,
@@ -103,7 +114,12 @@ export class Networks {
     }
     network.kernelMark = found.mark;
     if (!kept) network.mark = found.mark;
-    else if (found.mark !== mark || found.generation !== spec.generation)
+    const isOutdated = found.opened !== digestOf(this.#init.host.open);
+    if (isOutdated) {
+      network.mark = Math.max(network.mark, found.mark) + 1;
+      await this.#init.keep(machineId, { spec, mark: network.mark });
+    }
+    if (isOutdated || (kept && (found.mark !== mark || found.generation !== spec.generation)))
       await this.#load(network, this.#changeFor(network, await this.#limitFor(network)));
   }
 
@@ -271,7 +287,8 @@ export class Networks {
   }
 
   #rulesetInput({ hostAddress, machineAddress }: Slot): RulesetInput {
-    return { hostAddress, machineAddress, never: this.#init.host.never, closeSmtp: this.#init.closeSmtp };
+    const { host, closeSmtp } = this.#init;
+    return { hostAddress, machineAddress, never: host.never, open: host.open, closeSmtp };
   }
 
   #get(slot: Slot): SlotNetwork {
@@ -295,8 +312,10 @@ function refuseOutdated(network: SlotNetwork, pin: Pin): void {
     throw new NodeError("network_conflict", "the machine has another generation by now");
 }
 
-/** The mark and generation that the kernel enforces. Undefined if another version of this daemon made the table. */
-async function readInForce(slot: Slot): Promise<{ mark: number; generation: number } | undefined> {
+/** The generation and openings that the kernel enforces. Undefined if another version of this daemon made the table. */
+async function readInForce(
+  slot: Slot,
+): Promise<{ mark: number; generation: number; opened: string } | undefined> {
   const list = ["list", "chain", ...TABLE.split(" "), "judged"];
   const text = await nftIn(slot.netns, list).catch((error: Error) => {
     if (/No such file/.test(error.message)) return "";
@@ -304,5 +323,7 @@ async function readInForce(slot: Slot): Promise<{ mark: number; generation: numb
   });
   const mark = /ct mark (0x[0-9a-f]+|\d+)/.exec(text)?.[1];
   const generation = /comment "generation (\d+)"/.exec(text)?.[1] ?? 0;
-  return mark === undefined ? undefined : { mark: Number(mark), generation: Number(generation) };
+  // A table without the comment is of a version that opens nothing.
+  const opened = /comment "open ([0-9a-f]+)"/.exec(text)?.[1] ?? digestOf();
+  return mark === undefined ? undefined : { mark: Number(mark), generation: Number(generation), opened };
 }

@@ -21,7 +21,8 @@ const NEARLY_FULL = MAX_REFUSED_FLOWS / 2;
 export interface ReporterDeps {
   networks: Networks;
   log: EgressLog;
-  isNever: (address: string) => boolean;
+  /** Whether no guest reaches the flow's target, whatever its policy. */
+  isNever: (flow: RefusedFlow) => boolean;
   /** A process in this machine's namespace, if one is known. */
   pidOf: (machineId: string) => number | undefined;
   say: Log;
@@ -138,8 +139,8 @@ export class Reporter {
 
   #logRefused(machineId: string, { hostAddress }: Slot, { refused, cut }: TableReading): void {
     const at = new Date().toISOString();
-    const reasonOf = ({ address }: RefusedFlow) =>
-      this.#deps.isNever(address) ? ("never_address" as const) : ("port_not_allowed" as const);
+    const reasonOf = (flow: RefusedFlow) =>
+      this.#deps.isNever(flow) ? ("never_address" as const) : ("port_not_allowed" as const);
     const lines = [
       ...refused.map((flow) => ({ flow, reason: reasonOf(flow), to: toItself(flow) })),
       ...cut.map((flow) => ({ flow, reason: "capped" as const, to: toGateway(flow, hostAddress) })),

@@ -5,7 +5,10 @@
  * A flow is judged by the target of its first packet (`ct original`). So packets of both directions are judged alike,
  * and after a change of policy either side may send first.
  */
+import { createHash } from "node:crypto";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { type Opening, textOfOpening } from "@vivarium/kit/ipv4-openings";
+import { openElements } from "../host/host-network.ts";
 import { GATEWAY_ADDRESS, GUEST_ADDRESS, UPLINK_NAME } from "../host/netns.ts";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import type { KernelPolicy } from "./kernel-policy.ts";
@@ -27,6 +30,8 @@ const NEW_FLOWS = 200;
 /** Definition of the set of targets whose flows continue under this policy, although their pin may have expired. */
 const LASTING = "{ type ipv4_addr . inet_service; size 4096; }";
 const SMTP_PORTS = [25, 465, 587];
+/** Definition of the set of TCP ports in never-ranges that the operator opened. */
+const OPEN = "{ type ipv4_addr . inet_service; flags interval; }";
 /** Number of refused targets that the kernel remembers for the egress log. */
 export const MAX_REFUSED_FLOWS = 512;
 
@@ -35,6 +40,8 @@ export interface RulesetInput {
   hostAddress: string;
   machineAddress: string;
   never: string[];
+  /** TCP ports in never-ranges that the operator opened. */
+  open?: readonly Opening[];
   closeSmtp: boolean;
 }
 
@@ -68,10 +75,12 @@ ${contentOf(input, policy, { mark, generation })}
 /** The nft script that applies a change in one transaction. Flows that it allows continue, all others end. */
 export function policyChange(input: RulesetInput, change: PolicyChange): string {
   const { pins } = change;
-  const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
-  // The set may be missing in the table of a machine that an earlier version started.
+  const always = ["open4", "allow_ip", "allow_ipport", "exposed", "capped"];
+  const flushed = [...always, ...(pins ? ["learned", "lasting"] : [])];
+  // The sets may be missing in the table of a machine that an earlier version started.
   return `
 add set ${TABLE} lasting ${LASTING}
+add set ${TABLE} open4 ${OPEN}
 ${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
 flush chain ${TABLE} by_mode
 flush chain ${TABLE} judged
@@ -80,6 +89,12 @@ ${contentOf(input, { ...change.policy, limitBytes: change.limitBytes }, change)}
 ${pins ? learn(pins.learned) : ""}
 ${elements("lasting", pins ? pins.lasting.map(pairOf) : [])}
 `;
+}
+
+/** Identifies what the operator opened: a table with another one has openings of an earlier start of the daemon. */
+export function digestOf(open: readonly Opening[] = []): string {
+  const text = open.map(textOfOpening).toSorted().join(",");
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
 /** The nft script that empties the sets of refused flows. */
@@ -102,6 +117,7 @@ const pairOf = ({ address, port }: { address: string; port: number }) => `${addr
 function objects({ never }: RulesetInput): string {
   return `
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
+  set open4 ${OPEN}
   set allow_ip { type ipv4_addr; }
   set allow_ipport { type ipv4_addr . inet_service; }
   set learned { type ipv4_addr . inet_service; flags timeout; timeout 70m; size 4096; }
@@ -206,6 +222,7 @@ function contentOf(
   const isDeny = policy.mode === "deny";
   return `
 add quota ${TABLE} cap { over ${policy.limitBytes ?? NO_LIMIT} bytes }
+${openElements(TABLE, input.open ?? [])}
 ${elements("allow_ip", policy.addresses)}
 ${elements("allow_ipport", policy.addressPorts.map(pairOf))}
 ${elements("exposed", policy.exposed.map(String))}
@@ -215,11 +232,12 @@ ${isDeny ? toGateway(input.hostAddress) : ""}
   }
   chain judged {
     ct mark ${mark} ct state established,related goto granted comment "generation ${generation}"
-    goto judge
+    goto judge comment "open ${digestOf(input.open)}"
   }
   chain judge {
     ct status dnat ct mark set ${mark} goto granted
-    ct original ip daddr @never4 goto refuse
+    ct original ip daddr @never4 meta l4proto != tcp goto refuse
+    ct original ip daddr @never4 meta l4proto tcp ct original ip daddr . ct original proto-dst != @open4 goto refuse
     meta l4proto tcp ct original proto-dst 853 goto refuse
     meta l4proto udp ct original proto-dst 853 goto refuse
 ${input.closeSmtp ? `    meta l4proto tcp ct original proto-dst { ${SMTP_PORTS.join(", ")} } goto refuse` : ""}
@@ -232,7 +250,7 @@ ${isDeny ? ALLOWED_IN_DENY(mark) : ALLOWED_IN_ALLOW(mark)}
 /** Redirects HTTP and TLS to the gateway, which judges by name, unless the address is allowed or can never be reached. */
 function toGateway(hostAddress: string): string {
   return `
-    ip daddr @never4 return
+    ip daddr @never4 ip daddr . tcp dport != @open4 return
     ip daddr @allow_ip return
     ip daddr . tcp dport @allow_ipport return
     tcp dport 80 dnat ip to ${hostAddress}:${GATEWAY_PORTS.http}

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deviceArgumentsHash } from "./arguments.ts";
+import { deviceArguments, deviceArgumentsHash, unrecordedDevices } from "./arguments.ts";
 import { readHostCpu } from "./host-cpu.ts";
 
 const INFO = (model: string, flags: string) =>
@@ -25,10 +25,32 @@ it("identifies a CPU by its model, not by its speed or the flags that the kernel
   expect(readHostCpu()).toMatch(/\w/);
 });
 
-it("a state saved with KVM fits the same CPU only, an emulated one every host", () => {
+it("a state of an earlier version that was saved with KVM fits the same CPU only, an emulated one every host", () => {
   const fits = (accelerator: "kvm" | "tcg", cpu: string) =>
     deviceArgumentsHash({ accelerator }, ["-smp", "1"], () => cpu);
   expect(fits("kvm", "one")).toBe(fits("kvm", "one"));
   expect(fits("kvm", "one")).not.toBe(fits("kvm", "other"));
   expect(fits("tcg", "one")).toBe(fits("tcg", "other"));
+});
+
+it("the hash of a state whose manifest names its CPU is the same on every host", () => {
+  const hash = (cpu: string) =>
+    deviceArgumentsHash(
+      { accelerator: "kvm", cpu: { model: "host", host: "one" } },
+      ["-smp", "1"],
+      () => cpu,
+    );
+  expect(hash("one")).toBe(hash("other"));
+});
+
+it("a model decides the CPU alone; devices that no manifest recorded keep the CPU of their time", () => {
+  for (const accelerator of ["kvm", "tcg"] as const) {
+    const shape = { accelerator, vcpus: 1, memMb: 1024 };
+    const [host, level] = [deviceArguments(shape), deviceArguments(shape, "x86-64-v3")];
+    expect(host.filter((word, at) => word !== level[at])).toHaveLength(1);
+    expect(host[host.indexOf("-cpu") + 1]).not.toBe(level[level.indexOf("-cpu") + 1]);
+  }
+  const old = (accelerator: "kvm" | "tcg") => unrecordedDevices({ accelerator, vcpus: 1, memMb: 1024 });
+  expect(old("kvm")).toContain("host,migratable=on");
+  expect(old("tcg")).toContain("max,pku=off,la57=off,erms=off,fsrm=off");
 });

@@ -4,9 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
+import { type Accelerator, cpuArgument, type GuestCpu } from "./cpu-model.ts";
 import { readHostCpu } from "./host-cpu.ts";
-
-export type Accelerator = "kvm" | "tcg";
 
 /** Paths as QEMU sees them inside its jail. */
 export const JAIL_PATHS = {
@@ -34,6 +33,7 @@ export interface MachineShape {
 
 export interface ColdBoot {
   kernelArguments: string;
+  devices: string[];
 }
 
 /**
@@ -63,10 +63,18 @@ const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecont
  * Machine, CPU and devices: everything that a saved device state depends on. A change here applies to what is baked
  * from now on. Older states are loaded with the arguments that they were baked with.
  */
-export function deviceArguments(shape: MachineShape): string[] {
+export function deviceArguments(shape: MachineShape, model = "host"): string[] {
+  return devicesWith(shape, cpuArgument(shape.accelerator, model));
+}
+
+/** The devices of baselines that were baked before manifests recorded them. */
+export function unrecordedDevices(shape: MachineShape): string[] {
+  const emulated = "max,pku=off,la57=off,erms=off,fsrm=off";
+  return devicesWith(shape, shape.accelerator === "tcg" ? emulated : "host,migratable=on");
+}
+
+function devicesWith(shape: MachineShape, cpu: string): string[] {
   const tcg = shape.accelerator === "tcg";
-  // Under emulation, an instruction that copies bytes is several times slower than one that copies words.
-  const cpu = tcg ? "max,pku=off,la57=off,erms=off,fsrm=off" : "host,migratable=on";
   return [
     ...["-machine", `microvm,acpi=on,rtc=on,pit=${onOff(tcg)},pic=${onOff(tcg)},memory-backend=mem`],
     ...["-accel", tcg ? "tcg,thread=multi" : "kvm"],
@@ -83,15 +91,15 @@ export function deviceArguments(shape: MachineShape): string[] {
 }
 
 /**
- * Identifies the hosts that a device state fits; recorded at bake, compared at load. With KVM the guest sees the
- * host's own CPU, and its programs use that CPU's features after a load: a state fits only the same model.
+ * Hash of the arguments; recorded at bake, compared at load. A manifest without `cpu` is of an earlier version: with KVM
+ * its guest has the host's own CPU, which then is in the hash.
  */
 export function deviceArgumentsHash(
-  { accelerator }: Pick<MachineShape, "accelerator">,
+  { accelerator, cpu }: { accelerator: Accelerator; cpu?: GuestCpu | undefined },
   devices: string[],
   hostCpu = readHostCpu,
 ): string {
-  const fits = [...devices, ...(accelerator === "kvm" ? [hostCpu()] : [])];
+  const fits = [...devices, ...(accelerator === "kvm" && cpu === undefined ? [hostCpu()] : [])];
   return createHash("sha256").update(JSON.stringify(fits)).digest("hex");
 }
 
@@ -143,7 +151,7 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=on`,
     ),
     ...diskArguments({ base: JAIL_PATHS.base, disk: JAIL_PATHS.disk }),
-    ...deviceArguments(shape),
+    ...boot.devices,
     ...["-kernel", JAIL_PATHS.kernel, "-initrd", JAIL_PATHS.initramfs, "-append", boot.kernelArguments],
   ];
 }

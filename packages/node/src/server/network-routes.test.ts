@@ -25,7 +25,7 @@ beforeEach(() => {
     const { status, body } = refusalOf(error, log);
     return reply.code(status).send(body);
   });
-  registerNetworkRoutes(server, { table: new MachineTable(), network });
+  registerNetworkRoutes(server, { table: new MachineTable({ memoryKillOf: () => undefined }), network });
 });
 
 async function call(method: "GET" | "PUT" | "POST", url: string, payload?: object) {

@@ -3,14 +3,17 @@ import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
+import { everyStep } from "@vivarium/kit/every-step";
 import { isAlive } from "@vivarium/kit/process-identity";
 import { GIB, KIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { shareFile } from "../disks/clone.ts";
-import { AgentClient, assertGeneration } from "../guest/client.ts";
+import { AgentClient } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
+import type { Cgroups } from "../host/cgroup.ts";
+import { endProcesses } from "../host/end-processes.ts";
 import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
-import { type Qemu, startQemu } from "../host/jail.ts";
+import { startQemu } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
@@ -19,7 +22,6 @@ import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
 import { kernelPolicyOf, networkWithoutEntries } from "../network/kernel-policy.ts";
 import { rulesetOf } from "../network/ruleset.ts";
 import {
-  type Accelerator,
   coldBootArguments,
   deviceArguments,
   deviceArgumentsHash,
@@ -27,13 +29,18 @@ import {
   kernelArguments,
   type MachineShape,
 } from "../qemu/arguments.ts";
+import { type Accelerator, guestCpuOf, LACKS_MODEL, lackIn, whyNoModel } from "../qemu/cpu-model.ts";
+import { describeHostCpu } from "../qemu/host-cpu.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
+import { waitForAgent } from "./wait-for-agent.ts";
 
 const SLOTS = 4096;
-/** Time limit of a cold boot by accelerator; it takes 10-20 s under emulation. */
-const BOOT_LIMIT_MS = { kvm: 20_000, tcg: 300_000 };
+/** Time limit of a cold boot, which takes 10-20 s under emulation. */
+const BOOT_LIMIT_MS = 300_000;
+/** KVM that does not work mostly shows by a guest that never writes to its console; a slow or busy host's guest does. */
+const SILENT_LIMIT_MS = { kvm: 60_000, tcg: BOOT_LIMIT_MS };
 const MONITOR_LIMIT_MS = 30_000;
 const WARM_LIMIT_MS = 120_000;
 /** Bytes of output that are kept of a command in the guest. */
@@ -50,6 +57,7 @@ const WARM_UP: string[][] = [
 
 export interface BakeInput {
   qemu: QemuRoot;
+  cgroups: Cgroups;
   progress: (line: string) => void;
   /** Owner of the slot during the bake. A slot left by an earlier bake under this name is freed first. */
   owner: string;
@@ -58,6 +66,8 @@ export interface BakeInput {
   version: string;
   size: Size;
   accelerators: Accelerator[];
+  /** `VIV_CPU_MODEL`. */
+  cpuModel: string;
 }
 
 interface Folders {
@@ -67,19 +77,42 @@ interface Folders {
   version: string;
 }
 
-/** Tries each accelerator in turn. The first one under which the guest boots makes the baseline. */
+/**
+ * Tries each accelerator in turn. The first one under which the guest boots makes the baseline. A CPU model that the
+ * first one does not have is no reason to try the next: a typing mistake would make every machine an emulated one.
+ */
 export async function bakeBaseline(input: BakeInput): Promise<void> {
   const failures: string[] = [];
   for (const accelerator of input.accelerators) {
     try {
+      assertModel(input, accelerator);
       await bakeWith(input, accelerator);
       return;
     } catch (error) {
-      failures.push(`${accelerator}: ${(error as Error).message}`);
-      input.progress(`${accelerator} does not work here: ${(error as Error).message}`);
+      const { message } = error as Error;
+      if (error instanceof WrongModel) throw error;
+      if (input.cpuModel !== "host" && LACKS_MODEL.test(message))
+        throw new WrongModel(accelerator, input.cpuModel, lackIn(message));
+      failures.push(`${accelerator}: ${message}`);
+      input.progress(`${accelerator} does not work here: ${message}`);
     }
   }
   throw new Error(`no accelerator boots the guest; ${failures.join("; ")}`);
+}
+
+class WrongModel extends Error {
+  constructor(accelerator: Accelerator, model: string, why: string) {
+    super(
+      `VIV_CPU_MODEL is ${model}, which ${accelerator} does not have on this host: ${why}. ` +
+        "Set it to a model that this host provides, or to host, and set up again" +
+        (accelerator === "kvm" ? "; or set VIV_ACCEL=tcg, for machines that are emulated" : ""),
+    );
+  }
+}
+
+function assertModel({ cpuModel }: BakeInput, accelerator: Accelerator): void {
+  const why = whyNoModel(accelerator, cpuModel, describeHostCpu());
+  if (why !== undefined) throw new WrongModel(accelerator, cpuModel, why);
 }
 
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
@@ -95,7 +128,9 @@ async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<voi
     await rm(dir, { recursive: true, force: true });
     throw error;
   }
-  input.progress(`baseline of ${template} in size ${size} (${accelerator}) is ready`);
+  input.progress(
+    `baseline of ${template} in size ${size} (${accelerator}, CPU model ${guestCpuOf(accelerator, input.cpuModel).model}) is ready`,
+  );
 }
 
 async function makeFiles({ dir, version }: Folders, size: Size): Promise<void> {
@@ -117,7 +152,7 @@ async function makeFiles({ dir, version }: Folders, size: Size): Promise<void> {
 async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Folders): Promise<void> {
   const undo = new UndoStack();
   try {
-    const slot = await takeCleanSlot(input.owner, undo);
+    const slot = await takeCleanSlot(input, undo);
     const { qmp, agent } = await boot(input, shape, { ...folders, slot }, undo);
     await checkClock(agent);
     for (const argv of WARM_UP) {
@@ -130,21 +165,26 @@ async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Fo
   }
 }
 
-async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
+async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Promise<Slot> {
   const host = await readHostNetwork();
   await prepareHostNetwork(host, undefined);
-  for (const stale of await slotsOf(owner)) {
-    await removeNamespace(stale);
-    await freeSlot(stale);
-  }
+  for (const stale of await slotsOf(owner)) await discardSlot(cgroups, stale);
   const slot = await takeSlot(owner, SLOTS);
-  undo.push("slot", () => freeSlot(slot));
+  undo.push("slot", () => discardSlot(cgroups, slot));
   await removeNamespace(slot);
-  undo.push("namespace", () => removeNamespace(slot));
   // The guest reaches nothing while it is baked.
   const policy = kernelPolicyOf(networkWithoutEntries("deny"));
   await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, policy, 1));
   return slot;
+}
+
+/** Empties and frees a slot. One that cannot be emptied stays taken until the next bake. */
+async function discardSlot(cgroups: Cgroups, slot: Slot): Promise<void> {
+  await everyStep([
+    { name: "end of its processes", run: () => endProcesses(cgroups, slot) },
+    { name: "removal of its namespace", run: () => removeNamespace(slot) },
+  ]);
+  await freeSlot(slot);
 }
 
 async function boot(
@@ -171,30 +211,20 @@ async function boot(
       { source: path.join(kernel, "initramfs.cpio.gz"), target: JAIL_PATHS.initramfs, writable: false },
       { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
     ],
-    arguments: coldBootArguments(shape, { kernelArguments: kernelArguments(shape.accelerator, tscKhz()) }),
+    arguments: coldBootArguments(shape, {
+      kernelArguments: kernelArguments(shape.accelerator, tscKhz()),
+      devices: deviceArguments(shape, input.cpuModel),
+    }),
   };
-  const qemu = await startQemu(jail, undo, MONITOR_LIMIT_MS);
+  const qemu = await startQemu(input.cgroups, jail, undo, MONITOR_LIMIT_MS);
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
-  await waitForAgent(agent, qemu, BOOT_LIMIT_MS[shape.accelerator]);
+  const alive = () => isAlive(qemu.process);
+  await waitForAgent(
+    { agent, qmp: qemu.qmp, alive },
+    { silentMs: SILENT_LIMIT_MS[shape.accelerator], totalMs: BOOT_LIMIT_MS },
+  );
   return { qmp: qemu.qmp, agent };
-}
-
-async function waitForAgent(agent: AgentClient, { process, qmp }: Qemu, limitMs: number): Promise<void> {
-  const deadline = Date.now() + limitMs;
-  for (;;) {
-    try {
-      assertGeneration(await agent.health());
-      return;
-    } catch (error) {
-      if (Date.now() < deadline && isAlive(process)) continue;
-      const console = await qmp.execute("ringbuf-read", { device: "console", size: 4096 }).catch(() => "");
-      const last = String(console).trim().split("\n").slice(-8).join(" | ");
-      throw new Error(`the guest did not come up within ${limitMs / 1000} s (console: ${last || "silent"})`, {
-        cause: error,
-      });
-    }
-  }
 }
 
 /** Refuses a guest whose kernel fell back to a clock of timer ticks, which every machine would then have. */
@@ -223,13 +253,14 @@ async function capture(qmp: Qmp, agent: AgentClient, dir: string): Promise<void>
 }
 
 async function publish(
-  { template, size, qemu }: BakeInput,
+  { template, size, qemu, cpuModel }: BakeInput,
   shape: MachineShape,
   { dir, version }: Folders,
 ): Promise<void> {
   for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
   const { vcpus, mem_mb, disk_gb } = SIZES[size];
-  const devices = deviceArguments(shape);
+  const devices = deviceArguments(shape, cpuModel);
+  const cpu = guestCpuOf(shape.accelerator, cpuModel);
   const sums = await sumMemory(path.join(dir, "mem"), mem_mb * MIB);
   await writeFile(path.join(dir, "mem.sums"), sums.toBytes());
   for (const name of SNAPSHOT_FILES.filter((each) => each !== "base.raw")) {
@@ -248,8 +279,9 @@ async function publish(
     mem_mb,
     disk_gb,
     qemu_build: qemu.buildId,
+    cpu,
     devices,
-    device_arguments: deviceArgumentsHash(shape, devices),
+    device_arguments: deviceArgumentsHash({ ...shape, cpu }, devices),
     created_at: new Date().toISOString(),
     own_bytes: 0,
     files: await describeFiles(dir),

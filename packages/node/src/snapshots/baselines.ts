@@ -9,6 +9,7 @@ import { TemplateOrigin } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import { z } from "zod";
 import type { QemuRoot } from "../host/qemu-root.ts";
+import { assertFits } from "./fit.ts";
 import { foldersIn } from "./folder.ts";
 import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
 import type { SumsThread } from "./sums-thread.ts";
@@ -104,6 +105,7 @@ async function baselinesIn(
     const manifest = await readManifest(dir).catch(() => null);
     if (manifest === null) continue;
     try {
+      assertFits(manifest);
       if (isCurrent) await verifyLoadable({ qemu, sums }, { dir, manifest });
       found.push({ dir, manifest, isVerified: isCurrent, origin });
     } catch (error) {

@@ -9,7 +9,8 @@ import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
-import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
+import { deviceArgumentsHash, type MachineShape, unrecordedDevices } from "../qemu/arguments.ts";
+import { GuestCpu } from "../qemu/cpu-model.ts";
 import { crcOfFile } from "./file-crc.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 import type { SumsThread } from "./sums-thread.ts";
@@ -44,9 +45,11 @@ export const Manifest = z.object({
   mem_mb: z.int(),
   disk_gb: z.int(),
   qemu_build: z.string(),
-  /** QEMU's arguments for machine, CPU and devices when the baseline was baked. Absent: today's arguments. */
+  /** The guest's CPU. Absent in states of an earlier version. */
+  cpu: GuestCpu.optional(),
+  /** QEMU's arguments for machine, CPU and devices when the baseline was baked. Absent: `unrecordedDevices`. */
   devices: z.array(z.string()).optional(),
-  /** Hash of `devices` and, with KVM, of the host CPU's model. */
+  /** Hash of `devices` and, with KVM and without `cpu`, of the host CPU's model. */
   device_arguments: z.string(),
   created_at: z.string(),
   /** Set if the user's processes were not frozen: it can continue only as the same machine, not become another one. */
@@ -74,8 +77,12 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
   memMb: manifest.mem_mb,
 });
 
+/** How a machine runs that is loaded from it. */
+export const isolationOf = ({ accelerator }: Pick<Manifest, "accelerator">) =>
+  accelerator === "kvm" ? "kvm" : "emulated";
+
 export const devicesOf = (manifest: Manifest): string[] =>
-  manifest.devices ?? deviceArguments(shapeOf(manifest));
+  manifest.devices ?? unrecordedDevices(shapeOf(manifest));
 
 /** The device arguments for a child's manifest; undefined if the parent's manifest has a hash of other arguments. */
 export function knownDevices(manifest: Manifest): string[] | undefined {

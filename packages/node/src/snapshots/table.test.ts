@@ -94,6 +94,13 @@ describe("a start of the daemon", () => {
   });
 });
 
+test("reports how machines run that are loaded from its snapshots, without those that are not published", async () => {
+  const [first] = [await publish(), await publish(), await makeHalf()];
+  expect(await table.isolation()).toEqual(["emulated", "emulated"]);
+  await table.remove(first);
+  expect(await table.isolation()).toEqual(["emulated"]);
+});
+
 test("an unfinished snapshot does not count, and publishing it leaves no trace of that", async () => {
   const half = await makeHalf();
   expect(await table.get(half)).toBeUndefined();

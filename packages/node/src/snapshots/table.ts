@@ -8,7 +8,7 @@ import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
-import { type Loadable, type Manifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { isolationOf, type Loadable, type Manifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 
 export class SnapshotTable {
@@ -16,6 +16,8 @@ export class SnapshotTable {
   readonly #log: Log;
   readonly #damage = new KnownDamage();
   readonly #copies = new SerialQueue();
+  /** How machines run that are loaded from a snapshot, by id: of each, the manifest is read once for that. */
+  readonly #isolation = new Map<string, "kvm" | "emulated">();
   readonly saving = new Map<string, { spec: SnapshotSpec; done: Promise<Loadable> }>();
 
   constructor(init: { dataDir: string; log: Log }) {
@@ -94,10 +96,22 @@ export class SnapshotTable {
     return found.flatMap((each) => (each ? [snapshotStatusOf(path.basename(each.dir), each.manifest)] : []));
   }
 
+  /** How machines run that are loaded from these snapshots, one word for each. */
+  async isolation(): Promise<("kvm" | "emulated")[]> {
+    const ids = await this.#ids();
+    for (const id of ids.filter((each) => !this.#isolation.has(each))) {
+      // A snapshot that is being made, or that is damaged, is not loaded.
+      const manifest = await readManifest(this.dirOf(id)).catch(() => undefined);
+      if (manifest) this.#isolation.set(id, isolationOf(manifest));
+    }
+    return ids.flatMap((id) => this.#isolation.get(id) ?? []);
+  }
+
   async remove(id: string): Promise<void> {
     await this.saving.get(id)?.done.catch(() => {});
     await removeFolder(this.dirOf(id));
     this.#damage.forget(this.dirOf(id));
+    this.#isolation.delete(id);
   }
 
   /** Runs publications of copies one at a time, so that of two concurrent ones the second finds the first published. */
