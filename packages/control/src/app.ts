@@ -14,6 +14,7 @@ import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
+import { saveRows } from "./db/save-rows.ts";
 import { StoreWatch } from "./db/store-watch.ts";
 import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
@@ -46,6 +47,7 @@ import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
+import { StartGate } from "./sessions/start-gate.ts";
 import { findSnapshotsInUse } from "./sessions/store.ts";
 import { Provisioner } from "./starts/provision.ts";
 import { addStartRoutes } from "./starts/routes.ts";
@@ -53,6 +55,7 @@ import { keepOnlyVersions } from "./templates/store.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
 import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
+import { type PausedAll, pauseAll } from "./upkeep/pause-all.ts";
 import { Reconciler } from "./upkeep/reconcile.ts";
 import {
   CLOCK_PART,
@@ -91,7 +94,7 @@ const DEFAULTS: AppOptions = {
   forkChildren: LIMITS.forkChildrenDefault,
   // The ingress address of a gateway with default configuration: on this host only.
   previewSite: { isSecure: false, domain: "localhost", port: 7401 },
-  ownHosts: { names: [], addresses: [], ranges: [] },
+  ownHosts: { names: [], addresses: [], ranges: [], open: [] },
   egressCaps: { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 },
   upgradeWaitMs: LIMITS.upgradeWaitMs,
 };
@@ -120,13 +123,15 @@ export interface App {
   meter: Meter;
   /** Checks all deadlines now instead of at the next interval. */
   checkDeadlines(): Promise<void>;
+  /** Pauses every live session, and starts nothing from now on: before the host goes down. */
+  pauseAll(stopped: AbortSignal): Promise<PausedAll>;
   close(): Promise<void>;
 }
 
 export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const { databaseUrl: url, nodeSocket, controlDir, tickMs = TICK_MS, isAlone, ...chosen } = settings;
   const db = openDatabase({ url, log });
-  const { mintedKey, ...keys } = await prepareStore(db, controlDir, log);
+  const { mintedKey, ...keys } = await prepareStore({ db, url, controlDir }, log);
   const nodes = new NodeClient(nodeSocket);
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
@@ -169,6 +174,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     },
     reconciled: () => reconciled,
     checkDeadlines: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
+    pauseAll: (stopped) => pauseAll(parts, stopped),
     close: async () => {
       stopping.abort();
       stopLooking();
@@ -244,6 +250,7 @@ function assemble(given: Base) {
     ...base,
     signals,
     activity,
+    startGate: new StartGate(),
     operations: new Operations({ ...base, signals }),
     networkReports: new NetworkReports({ ...base, activity }),
     provisioner: new Provisioner({ ...base, signals }),
@@ -285,10 +292,17 @@ function addRoutes(server: Server, parts: Parts): void {
   addEventRoutes(server, parts);
 }
 
-async function prepareStore(db: Database, controlDir: string, log: Log) {
+async function prepareStore(
+  { db, url, controlDir }: { db: Database; url: string; controlDir: string },
+  log: Log,
+) {
   const pepper = await loadPepper(controlDir);
+  const beforeChange = async (schema: number) => {
+    const file = await saveRows(url, controlDir, schema);
+    log.info({ schema, file }, "saved the rows before the schema changes");
+  };
   // The database may still be starting.
-  const applied = await untilStored(() => migrate(db));
+  const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
   return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };

@@ -1,6 +1,8 @@
 /** Reads the configuration from the environment. No other file of control reads the environment. */
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
+import { OPENING_RULES } from "@vivarium/contract/gateway";
+import { readOpenings } from "@vivarium/kit/ipv4-openings";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
@@ -40,6 +42,7 @@ const Environment = z.object({
   VIV_ORG_EGRESS_CAP_BYTES: bytes(),
   VIV_ORG_EGRESS_CAP_MAX_BYTES: bytes(),
   VIV_NEVER_RANGES: z.string().default(""),
+  VIV_PRIVATE_OPEN: z.string().default(""),
   VIV_NODE_DOMAIN: z
     .string()
     .toLowerCase()
@@ -68,6 +71,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     throw new Error(`environment variable ${issue?.path.join(".")}: ${issue?.message}`);
   }
   const env = parsed.data;
+  const neverRanges = readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES);
   return {
     controlDir: path.join(env.VIV_DATA_DIR, "control"),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
@@ -97,7 +101,12 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
       orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
     },
     /** Addresses that the node closes to all sessions. No egress policy may list one. */
-    neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES),
+    neverRanges,
+    /** Private addresses with a port that the node opens to sessions. An egress policy may list one. */
+    privateOpen: readOpenings("VIV_PRIVATE_OPEN", env.VIV_PRIVATE_OPEN, {
+      ...OPENING_RULES,
+      closed: [...OPENING_RULES.closed, ...neverRanges],
+    }),
   };
 }
 

@@ -1,4 +1,5 @@
 /** Control plane process: configuration → app → listen → signals. */
+import { PAUSE_ALL_LIMIT_MS, PAUSE_ALL_SIGNAL } from "@vivarium/contract/supervision";
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
@@ -28,6 +29,12 @@ async function main(): Promise<void> {
   const metricsPhase = metrics ? [{ name: "metrics", run: metrics.close }] : [];
   shutdownOnSignal([...metricsPhase, { name: "app", run: app.close }], {
     watchStdin: config.isSupervised,
+    preparation: {
+      name: "pause all",
+      signal: PAUSE_ALL_SIGNAL,
+      limitMs: PAUSE_ALL_LIMIT_MS,
+      run: app.pauseAll,
+    },
     onPhase: (name, outcome) => log.info({ phase: name, outcome }, "shutdown"),
   });
 }

@@ -149,6 +149,7 @@ export interface World {
     second?: EgressRules;
     withoutFirst?: boolean;
     never?: string[];
+    open?: GatewayTables["open"];
   }): Promise<void>;
   /** Lines of the egress log since the last call, newest last. Resolves once they count at least this many events. */
   entries(atLeast?: number): Promise<EgressEntry[]>;
@@ -176,6 +177,7 @@ export async function startWorld(
     second = denyAll,
     withoutFirst = false,
     never,
+    open,
   }) => {
     version += 1;
     const machine = (index: number, egressRules: EgressRules) => ({
@@ -197,6 +199,7 @@ export async function startWorld(
       ],
       routes: [],
       never: never ?? [`${prefix}.200/29`, "10.0.0.0/8"],
+      open,
       resolvers: [names.address],
     };
     tables.replace(sent);

@@ -72,6 +72,9 @@ export const EgressLogEntry = named("EgressLogEntry", {
   port: z.int().optional(),
   decision: z.enum(EGRESS_DECISIONS),
   reason: z.string(),
+  private: z.literal(true).optional().meta({
+    description: "present where the address is a private one that the operator opened to sessions",
+  }),
   bytes_out: z.int(),
   bytes_in: z.int(),
   count: z.int().meta({ description: "number of equal events that this line stands for" }),

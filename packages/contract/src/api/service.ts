@@ -13,7 +13,9 @@ export type CheckResult = z.infer<typeof CheckResult>;
 export const Health = named("Health", {
   status: z.enum(["ok", "degraded"]),
   version: z.string(),
-  isolation: z.enum(["kvm", "emulated"]),
+  /** `kvm`: no saved state would be continued emulated. `mixed`: some would, and `emulated_states` counts them. */
+  isolation: z.enum(["kvm", "emulated", "mixed"]),
+  emulated_states: z.int().optional(),
   checks: z.object({
     store: CheckResult,
     runtime: CheckResult,

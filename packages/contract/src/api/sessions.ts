@@ -120,6 +120,8 @@ export const SessionRecord = named("Session", {
   snapshot_tier: z.enum(SNAPSHOT_TIERS).optional(),
   archive: Archive.optional(),
   guest_ip: z.string().optional(),
+  /** How the session's machine runs, or will run when it is woken. */
+  isolation: z.enum(["kvm", "emulated"]).optional(),
   exposed_ports: z.array(z.int()).optional(),
   exposed_previews: z.array(ExposedPreview).optional(),
   parent_session_id: z.string().optional(),

@@ -43,6 +43,7 @@ live             | restore                     | live             |
 
 /** Moves beyond that table. */
 const DECIDED_ROWS = `
+live             | host_shutdown               | paused           |
 paused           | pause                       | paused           |
 live             | resume                      | live             |
 paused           | restore                     | live             |

@@ -60,6 +60,8 @@ export const GatewayTables = z.object({
   routes: z.array(PreviewRoute),
   /** IPv4 ranges, `a.b.c.d/n`, that are never dialled for a guest: private, metadata, this deployment's own. */
   never: z.array(z.string()),
+  /** TCP ports in these ranges that the operator opened all the same. Absent: none. */
+  open: z.array(z.object({ range: z.string(), port: z.int().min(1).max(65_535) })).optional(),
   /** Name servers to use, `address` or `address:port`. */
   resolvers: z.array(z.string()).min(1),
 });

@@ -7,4 +7,5 @@ export { FrameError } from "./framing.ts";
 export * from "./lists.ts";
 export * from "./messages.ts";
 export * from "./processes.ts";
+export * from "./settings.ts";
 export * from "./terminals.ts";

@@ -17,6 +17,7 @@
  */
 import { z } from "zod";
 import { LIMITS } from "../api/limits.ts";
+import type { GuestSettings } from "./settings.ts";
 
 export const AgentHealth = z.object({
   generation: z.int(),
@@ -66,6 +67,11 @@ export interface Resumed {
     /** 32 lower-case hex characters. */
     machine_id: string;
     no_sudo: boolean;
+    /**
+     * The operator's settings, in place of those that the saved state has. Absent: these stay. An agent older than this
+     * field ignores it.
+     */
+    settings?: GuestSettings;
   };
   /**
    * The user's processes stay frozen until a later call. An agent older than this field thaws them, so they run for a

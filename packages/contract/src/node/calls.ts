@@ -83,7 +83,10 @@ export const MachineStatus = z.object({
   state: z.enum(["starting", "running", "held", "ended"]),
   /** Why a machine ended by itself: one line that is safe to show to a user. */
   reason: z.string().optional(),
+  /** `host_restart`: the host went down under the machine. */
+  cause: z.enum(["host_restart"]).optional(),
   guest_ip: z.string().optional(),
+  isolation: z.enum(["kvm", "emulated"]).optional(),
   timings: StartTimings.optional(),
   /** The generation of the network in its StartSpec. */
   network_generation: z.int().optional(),
@@ -137,7 +140,10 @@ export type UploadWritten = z.infer<typeof UploadWritten>;
 export const NodeInfo = z.object({
   node_id: z.string(),
   version: z.string(),
-  isolation: z.enum(["kvm", "emulated"]),
+  /** How the machines run that are started here from baselines and snapshots: `mixed` if only some have KVM. */
+  isolation: z.enum(["kvm", "emulated", "mixed"]),
+  /** With `mixed`: the baselines and snapshots that would be emulated. */
+  emulated_states: z.int().optional(),
   qemu_version: z.string(),
   /** Whether the storage pool clones files without copying. */
   reflink: z.boolean(),

@@ -13,6 +13,10 @@ export const OWN_ERRORS = {
   snapshot_not_found: { status: 404, meaning: "no such snapshot on this node" },
   snapshot_conflict: { status: 409, meaning: "the snapshot exists with other parameters" },
   snapshot_damaged: { status: 500, meaning: "a file of the snapshot is missing, cut short or altered" },
+  snapshot_unfit: {
+    status: 409,
+    meaning: "the snapshot was made with a CPU or an accelerator that this host does not have",
+  },
   snapshot_unfrozen: {
     status: 409,
     meaning:

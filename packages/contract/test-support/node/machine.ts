@@ -11,7 +11,9 @@ export class FakeMachine {
   readonly spec: StartSpec;
   state: Exclude<MachineStatus["state"], "starting"> = "running";
   reason: string | undefined;
+  cause: MachineStatus["cause"];
   readonly guest_ip = "10.64.0.3";
+  isolation: MachineStatus["isolation"];
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
   /** Whether its guest, and every copy of that, refuses to change identity. */
   isUnfit = false;
@@ -36,9 +38,16 @@ export class FakeMachine {
   }
 
   get status(): MachineStatus {
-    const { machine_id, state, reason, guest_ip, timings } = this;
-    if (state === "ended") return { machine_id, state, reason };
-    return { machine_id, state, guest_ip, timings, network_generation: this.spec.network?.generation };
+    const { machine_id, state, reason, cause, guest_ip, isolation, timings } = this;
+    if (state === "ended") return { machine_id, state, reason, cause };
+    return {
+      machine_id,
+      state,
+      guest_ip,
+      isolation,
+      timings,
+      network_generation: this.spec.network?.generation,
+    };
   }
 
   /** Makes the directory: only on demand, since most machines in control's tests never need it. */
@@ -66,9 +75,10 @@ export class FakeMachine {
     return Promise.race([work, ended]).finally(() => signal.removeEventListener("abort", onEnd));
   }
 
-  end(reason: string): void {
+  end(reason: string, cause?: MachineStatus["cause"]): void {
     this.state = "ended";
     this.reason = reason;
+    this.cause = cause;
     this.life.abort();
     this.breakOff();
     for (const pgid of this.groups) killGroup(pgid);

@@ -57,6 +57,9 @@ export class NodeState {
     gateway: true,
   };
 
+  /** How machines run that are started from now on. */
+  isolation: FakeMachine["isolation"];
+
   /** Machines that run, are stopped, or have ended by themselves. */
   readonly machines = new Map<string, FakeMachine>();
   readonly starting = new Map<string, UnderWay<StartSpec, FakeMachine>>();
@@ -115,7 +118,8 @@ export class NodeState {
   }
 
   newMachine(machine_id: string, spec: StartSpec): FakeMachine {
-    return new FakeMachine({ machine_id, spec, dir: join(this.folder, machine_id) });
+    const machine = new FakeMachine({ machine_id, spec, dir: join(this.folder, machine_id) });
+    return Object.assign(machine, { isolation: this.isolation });
   }
 
   /** Adds an orphan: a machine that no start created. */
@@ -133,6 +137,11 @@ export class NodeState {
   /** Simulates the death of QEMU: the machine stays listed as `ended`. */
   endMachine(machineId: string, reason: string): void {
     this.machines.get(machineId)?.end(reason);
+  }
+
+  /** Simulates a power cut: all machines are listed as ended with their host. */
+  restartHost(): void {
+    for (const machine of this.machines.values()) machine.end("its host restarted", "host_restart");
   }
 
   /** Simulates damage to the node's file of routes: the node has none afterwards. */

@@ -50,6 +50,20 @@ export async function findCheckpointByName(
     .executeTakeFirst();
 }
 
+export async function findNewestCheckpoint(
+  db: Queries,
+  sessionId: string,
+): Promise<CheckpointRow | undefined> {
+  return await db
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
 export async function countCheckpoints(db: Queries, orgId: string): Promise<number> {
   const { count } = await db
     .selectFrom("checkpoints")

@@ -8,29 +8,53 @@ const FILE_NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
 /** Advisory lock that is held while the schema changes, so that instances migrate one at a time. */
 const MIGRATION_LOCK = 7_483_920_117;
 
-/** Brings the schema up to the newest migration of this release. Refuses a schema that is newer than the release. */
-export async function migrate(db: Database): Promise<number[]> {
-  const files = await listMigrations();
+/**
+ * Brings the schema up to the newest migration of this release, or to that of `upTo`. Refuses a schema that is newer than
+ * the release. `beforeChange` is awaited before the first migration of a database that has a schema already.
+ */
+export async function migrate(
+  db: Database,
+  {
+    upTo = Number.POSITIVE_INFINITY,
+    beforeChange,
+  }: { upTo?: number; beforeChange?: (schema: number) => Promise<void> } = {},
+): Promise<number[]> {
+  const all = await listMigrations();
   await createMigrationTable(db);
-  const newest = files.at(-1)?.number ?? 0;
   const applied = await db
     .selectNoFrom(sql<number>`(select coalesce(max(number), 0) from schema_migrations)`.as("number"))
     .executeTakeFirstOrThrow();
-  if (applied.number > newest) {
-    throw new Error(
-      `the database has schema ${applied.number}, this release knows ${newest}: install the newer release again, ` +
-        "or point DATABASE_URL at another database",
-    );
-  }
+  requireKnown(applied.number, all);
+  const pending = all.filter(({ number }) => number > applied.number && number <= upTo);
+  if (pending.length > 0 && applied.number > 0) await beforeChange?.(applied.number);
   const done: number[] = [];
-  for (const { number, name } of files)
-    if (number > applied.number && (await applyMigration(db, number, name))) done.push(number);
+  for (const { number, name } of pending) if (await applyMigration(db, number, name)) done.push(number);
   return done;
 }
 
-async function listMigrations(): Promise<{ number: number; name: string }[]> {
+export interface Migration {
+  number: number;
+  /** Name of its file. */
+  name: string;
+}
+
+export async function listMigrations(): Promise<Migration[]> {
   const names = (await readdir(MIGRATIONS)).filter((name) => FILE_NAME.test(name)).sort();
   return names.map((name) => ({ number: Number(name.slice(0, 4)), name }));
+}
+
+export function readMigration({ name }: Migration): Promise<string> {
+  return readFile(new URL(name, MIGRATIONS), "utf8");
+}
+
+/** Refuses a schema that is newer than the migrations of this release. */
+export function requireKnown(schema: number, migrations: readonly Migration[]): void {
+  const newest = migrations.at(-1)?.number ?? 0;
+  if (schema <= newest) return;
+  throw new Error(
+    `the database has schema ${schema}, this release knows ${newest}: install the newer release again, ` +
+      "put back the rows of before its update (docs/operate/update.md), or point DATABASE_URL at another database",
+  );
 }
 
 async function createMigrationTable(db: Database): Promise<void> {
@@ -46,7 +70,7 @@ async function createMigrationTable(db: Database): Promise<void> {
 
 /** Claims the number in the transaction that changes the schema. False when another instance has applied it. */
 async function applyMigration(db: Database, number: number, name: string): Promise<boolean> {
-  const text = await readFile(new URL(name, MIGRATIONS), "utf8");
+  const text = await readMigration({ number, name });
   return await db.transaction().execute(async (tx) => {
     await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
     const claimed = await sql`insert into schema_migrations (number, name) values (${number}, ${name})

@@ -109,6 +109,7 @@ interface MoveColumns {
   snapshot_id: string | null;
   snapshot_bytes: number | null;
   guest_ip: string | null;
+  isolation: "kvm" | "emulated" | null;
   machine_released_at: Date | null;
 }
 

@@ -6,6 +6,10 @@ const OWN: OwnHosts = {
   names: ["preview.example.net"],
   addresses: ["93.184.216.34"],
   ranges: ["9.9.9.0/24"],
+  open: [
+    { range: "10.1.2.3/32", port: 443 },
+    { range: "10.2.0.0/24", port: 8080 },
+  ],
 };
 const parse = (text: string) => parseEntry(text, OWN);
 
@@ -173,6 +177,14 @@ test.each([
 ])("%s is refused with the range that it lies in", (address, range) => {
   const policy = { mode: "deny" as const, allow: ["9.9.8.255", address] };
   expect(() => normalPolicy(policy, OWN, "allow")).toThrow(`allow[1]: lies in ${range}, which is `);
+});
+
+test("a policy may list what the operator opened of private addresses, and no other port or address", () => {
+  for (const entry of ["10.1.2.3:443", "10.1.2.3", "10.2.0.255:8080"])
+    expect(parse(entry)).toEqual({ entry });
+  expect(parse("10.1.2.3:80")).toEqual({ reason: expect.stringContaining("did not open port 80") });
+  for (const entry of ["10.1.2.4:443", "10.2.1.0:8080", "10.2.1.0"])
+    expect(parse(entry)).toEqual({ reason: expect.stringContaining("lies in 10.0.0.0/8") });
 });
 
 test("a policy names index and reason of the first entry it refuses", () => {

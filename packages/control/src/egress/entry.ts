@@ -5,6 +5,7 @@
 import { domainToASCII, domainToUnicode } from "node:url";
 import { type EgressPolicy, LIMITS } from "@vivarium/contract/api";
 import { NEVER_RANGES } from "@vivarium/contract/gateway";
+import { isOpen, type Opening } from "@vivarium/kit/ipv4-openings";
 import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { getPublicSuffix } from "tldts";
 import { invalidField } from "../http/validation.ts";
@@ -16,6 +17,8 @@ export interface OwnHosts {
   addresses: readonly string[];
   /** IPv4 ranges, `a.b.c.d/n`, that the operator closes to all sessions. */
   ranges: readonly string[];
+  /** Private addresses that a policy may list, because the operator opened a port of them. */
+  open: readonly Opening[];
 }
 
 const FORM = "must be host, host:port, *.host, *.host:port, IPv4 or IPv4:port";
@@ -57,7 +60,7 @@ function normalise(text: string, own: OwnHosts): string {
   checkCharacters(text);
   const { host, port } = splitPort(text);
   const suffix = port === undefined ? "" : `:${port}`;
-  if (isDottedQuad(host)) return checkedAddress(host, own) + suffix;
+  if (isDottedQuad(host)) return checkedAddress(host, port, own) + suffix;
   if (!host.startsWith("*.")) return checkedName(normalName(host), own) + suffix;
   const base = normalName(host.slice(2), { isBase: true });
   checkWide(base);
@@ -93,12 +96,14 @@ function isDottedQuad(host: string): boolean {
   );
 }
 
-function checkedAddress(address: string, own: OwnHosts): string {
+function checkedAddress(address: string, port: string | undefined, own: OwnHosts): string {
   if (own.addresses.includes(address)) refuse("is this service's own address, which is never reachable");
   const range = findRange([...NEVER_RANGES, ...own.ranges], address);
-  if (range !== undefined)
-    refuse(`lies in ${range}, which is private, reserved or closed by the operator, and never reachable`);
-  return address;
+  if (range === undefined || isOpen(own.open, address, port === undefined ? undefined : Number(port)))
+    return address;
+  if (isOpen(own.open, address))
+    refuse(`is a private address of which the operator did not open port ${port}`);
+  refuse(`lies in ${range}, which is private, reserved or closed by the operator, and never reachable`);
 }
 
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;

@@ -102,6 +102,26 @@ test("a line shows the host that was reached, or refused and why", async () => {
   });
 });
 
+test("a line shows that an address is a private one, which the operator opened", async () => {
+  const id = await control.createLive();
+  report(
+    [
+      { address: "10.1.2.3", port: 1 },
+      { kind: "dns", address: "192.168.0.1", port: 2 },
+      { address: "93.184.216.34", port: 3 },
+      { address: "10.1.2.3", port: 4, verdict: "denied", reason: "never_address" },
+      { address: undefined, port: 5 },
+    ],
+    id,
+  );
+  await untilLines(id, 5);
+  const { entries } = (await read(id)).body;
+  expect(entries.map((entry: { private?: boolean }) => entry.private)).toEqual([
+    ...[undefined, undefined, undefined],
+    ...[true, true],
+  ]);
+});
+
 test("a session without lines has an empty log", async () => {
   expect((await read(await control.createLive())).body).toEqual({ entries: [] });
 });

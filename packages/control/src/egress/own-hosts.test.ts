@@ -22,6 +22,21 @@ test("no policy may list a range that the operator closes, and the refusal is wo
     );
 });
 
+test("a policy may list what the operator opens, but nothing that is this host's or that the operator closes", () => {
+  const read = (open: string, ranges = "") =>
+    readConfig({
+      DATABASE_URL: "postgresql://localhost/none",
+      VIV_PRIVATE_OPEN: open,
+      VIV_NEVER_RANGES: ranges,
+    });
+  const own = { ...ownHostsOf(read("10.1.2.3:443,10.2.0.0/24:8080")), addresses: ["10.2.0.1"] };
+  const allow = (entry: string) => () => normalPolicy({ mode: "deny", allow: [entry] }, own, "egress.allow");
+  expect(allow("10.1.2.3:443")()).toEqual({ mode: "deny", allow: ["10.1.2.3:443"] });
+  expect(allow("10.1.2.3:22")).toThrow("did not open port 22");
+  expect(allow("10.2.0.1:8080")).toThrow("is this service's own address");
+  expect(() => read("10.1.2.3:443", "10.1.2.0/24")).toThrow("which has addresses of 10.1.2.0/24");
+});
+
 test("nothing is closed unless configured, and an ambiguous range stops the start", () => {
   expect(ownHostsOf(configWith("")).ranges).toEqual([]);
   expect(() => configWith("9.9.9.0/33")).toThrow('VIV_NEVER_RANGES names "9.9.9.0/33"');

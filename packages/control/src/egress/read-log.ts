@@ -1,6 +1,9 @@
 /** Reads a session's egress log, newest first, also after the session's end. */
+import { isIPv4 } from "node:net";
 import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contract/api";
 import { instant } from "@vivarium/contract/api/wire-types";
+import { OPENING_RULES } from "@vivarium/contract/gateway";
+import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -44,8 +47,19 @@ function toEntry(row: EgressLogRow): EgressLogEntry {
     ...(row.port !== null && { port: row.port }),
     decision: row.decision as EgressLogEntry["decision"],
     reason: row.reason,
+    ...(isOpenedPrivate(row) && { private: true }),
     bytes_out: row.bytes_out,
     bytes_in: row.bytes_in,
     count: row.count,
   };
+}
+
+/** Without an opening of the operator nothing at a private address is ever allowed. */
+function isOpenedPrivate({ decision, address }: EgressLogRow): boolean {
+  return (
+    decision === "allowed" &&
+    address !== null &&
+    isIPv4(address) &&
+    findRange(OPENING_RULES.openable, address) !== undefined
+  );
 }

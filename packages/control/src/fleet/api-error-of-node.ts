@@ -66,6 +66,8 @@ function refusedError(error: NodeError): ApiError {
         "the guest in the saved state does not come back",
         "start from another checkpoint, or repair it in the session and save it again",
       );
+    case "snapshot_unfit":
+      return new ApiError("conflict", oneLine(error.message, UNFIT_CHARS), { cause: error });
     default:
       return new ApiError(...(REFUSALS[code] ?? UNEXPECTED), { cause: error });
   }
@@ -143,6 +145,8 @@ const OTHER_FIELD = /^(dest_path|file_pattern|exclude_dirs): /;
 /** Start of an agent's message that explains a refused pattern. */
 const LEADING_FIELD = /^[a-z_]+: /;
 const EXPLANATION_CHARS = 400;
+/** The node's own text, which names two CPUs. */
+const UNFIT_CHARS = 1000;
 
 function refusedByGuest(guestCode: GuestErrorCode, error: NodeError): ApiError {
   const { code, field: usual } = GUEST_REFUSALS[guestCode];

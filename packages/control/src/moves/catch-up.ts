@@ -32,7 +32,7 @@ export async function catchUpWithMachine(
   if (!move) return false;
   const row = await saveMove(db, session.id, move, {
     ...operationOf(session),
-    guestIp: machine.guest_ip,
+    machine,
     foundGeneration: machine.network_generation ?? 0,
   });
   if (row)

@@ -2,12 +2,14 @@ import type { Activity } from "../deadlines/activity.ts";
 import type { NetworkReports } from "../egress/reports.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { FrameDeps } from "../operations/frame.ts";
+import type { StartGate } from "../sessions/start-gate.ts";
 
 /** Dependencies of moves. Folders on higher floors (ARCHITECTURE.md) extend them. */
 export interface MoveDeps extends FrameDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;
+  startGate: StartGate;
   /**
    * Refuses pause requests, and skips pauses for idleness and detach: no archive can store them outside of their node.
    * Pauses for `max_lifetime`, `continuous_live_limit` and the organisation's egress cap are carried out regardless.

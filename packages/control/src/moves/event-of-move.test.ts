@@ -14,6 +14,7 @@ test.each([
   ["creating", "provision_failed", "session.failed", {}],
   ["live", "pause", "session.paused", { state: "paused", reason: "pause" }],
   ["live", "idle_timeout", "session.paused", { state: "paused", reason: "idle_timeout" }],
+  ["live", "host_shutdown", "session.paused", { state: "paused", reason: "host_shutdown" }],
   ["paused", "resume", "session.resumed", { state: "live", reason: "resume" }],
   ["paused", "wake_at_reached", "session.resumed", { state: "live", reason: "wake_at_reached" }],
   ["live", "restore", "session.restored", { state: "live", reason: "restore" }],

@@ -204,6 +204,27 @@ test("when a machine dies, its session fails with the node's reason, and the mac
   expect((await destroy(id)).status).toBe(204);
 });
 
+test("when the host went down under a live session, it fails with host_restart, and names what can be gone on from", async () => {
+  const [bare, saved, paused] = [
+    await control.createLive(),
+    await control.createLive(),
+    await control.createLive(),
+  ];
+  const checkpoints = [1, 2].map(() => control.ask(`POST /v1/sessions/${saved}/checkpoints`));
+  await Promise.all(checkpoints);
+  const { body: newest } = await control.ask(`POST /v1/sessions/${saved}/checkpoints`);
+  await control.ask(`POST /v1/sessions/${paused}/pause`);
+  control.node.restartHost();
+  const what = "host_restart: the host went down while the session was live";
+  expect((await control.until(bare, "failed")).body.status_reason).toBe(`${what}; it has no checkpoint`);
+  expect((await control.until(saved, "failed")).body.status_reason).toBe(
+    `${what}; start a session from its newest checkpoint, ${newest.checkpoint_id}`,
+  );
+  expect((await get(paused)).state).toBe("paused");
+  const again = await control.ask(`POST /v1/checkpoints/${newest.checkpoint_id}/sessions`, { body: {} });
+  await control.until(again.body.session_id, "live");
+});
+
 test("when a machine vanishes, its session fails", async () => {
   const id = await control.createLive();
   control.node.machines.delete(`${id}-1`);

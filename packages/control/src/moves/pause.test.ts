@@ -344,6 +344,20 @@ describe("a resume", () => {
     },
   );
 
+  test("to a host with another CPU is a conflict that names both, and the session stays paused", async () => {
+    const id = await createPaused();
+    const why =
+      "the saved state does not continue on this host: it was made with KVM and the CPU of its host, A; this host's CPU is B";
+    control.node.onStart = () => {
+      throw new Refusal("snapshot_unfit", why);
+    };
+    const answer = await resume(id);
+    expect([...outcome(answer), answer.body.error]).toEqual([409, "conflict", undefined, why]);
+    expect((await read(id)).state).toBe("paused");
+    control.node.onStart = () => {};
+    expect((await resume(id)).body.state).toBe("live");
+  });
+
   test("whose guest does not come back is a conflict without Retry-After", async () => {
     const id = await createPaused();
     control.node.onStart = () => {
@@ -655,4 +669,23 @@ test("a session of another organisation is not found", async () => {
     expect(outcome(answer)).toEqual([404, "not_found", undefined]);
   }
   expect((await read(id)).state).toBe("paused");
+});
+
+test("a session's record says how its machine runs, and how it will run when it is woken", async () => {
+  control.node.isolation = "kvm";
+  const id = await control.createLive();
+  expect((await read(id)).isolation).toBe("kvm");
+  await pause(id);
+  expect((await read(id)).isolation).toBe("kvm");
+  control.node.isolation = "emulated";
+  await resume(id);
+  expect((await read(id)).isolation).toBe("emulated");
+  control.node.isolation = undefined;
+  const other = await control.createLive();
+  expect(await read(other)).not.toHaveProperty("isolation");
+  // As by a node of an earlier version, which is updated.
+  Object.assign(control.node.machines.get(`${other}-1`) ?? {}, { isolation: "emulated" });
+  await eventually(async () => expect((await read(other)).isolation).toBe("emulated"));
+  await destroy(id);
+  expect(await read(id)).not.toHaveProperty("isolation");
 });

@@ -1,5 +1,6 @@
 /** Moves a session: collects the assignments of all folders that own columns, for one statement of `store.ts`. */
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
+import type { MachineStatus } from "@vivarium/contract/node";
 import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
@@ -9,7 +10,10 @@ import { operationColumns } from "../operations/columns.ts";
 import type { Operation } from "../operations/operations.ts";
 import { decide, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { updateTimings, writeMove } from "./store.ts";
+import { updateMachine, writeMove } from "./store.ts";
+
+/** The facts about a started machine that the row keeps. */
+export type NewMachine = Pick<MachineStatus, "guest_ip" | "isolation">;
 
 export interface MoveDetails {
   statusReason?: string;
@@ -21,8 +25,7 @@ export interface MoveDetails {
   operation?: { id: string; thenSettle?: boolean };
   preempts?: boolean;
   snapshot?: { id: string; bytes: number };
-  /** Address of the new machine. */
-  guestIp?: string;
+  machine?: NewMachine;
   wakeAt?: Date | null;
   /** The checkpoint that the session was restored to. */
   restoredFrom?: string;
@@ -71,11 +74,20 @@ export async function commitMove(
   return await untilStored(() => saveMove(db, op.session.id, move, { ...details, operation }));
 }
 
+/** Stores how the present machine runs, for one that was started before this was recorded. */
+export async function saveIsolation(
+  db: Queries,
+  session: Standing & { id: string },
+  { isolation }: NewMachine,
+): Promise<void> {
+  if (isolation) await updateMachine(db, session, { isolation });
+}
+
 /** Stores how long each stage of the present machine's start took. */
 export async function saveTimings(
   db: Queries,
   session: Standing & { id: string },
   timings: CreateTiming,
 ): Promise<void> {
-  await updateTimings(db, session, timings);
+  await updateMachine(db, session, { timings: JSON.stringify(timings) });
 }

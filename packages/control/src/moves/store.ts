@@ -1,5 +1,4 @@
 /** SQL of moves: one statement writes the session's row and its event. */
-import type { CreateTiming } from "@vivarium/contract/api";
 import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
@@ -40,7 +39,7 @@ export async function writeMove(
     .executeTakeFirst();
 }
 
-function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: MoveDetails) {
+function lifeColumns(move: Move, { statusReason, timings, machine, snapshot }: MoveDetails) {
   const now = sql<Date>`service_now()`;
   return {
     state: move.state,
@@ -48,7 +47,10 @@ function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: M
     state_changed_at: now,
     ...(statusReason !== undefined && { status_reason: statusReason }),
     ...(timings && { timings: JSON.stringify(timings) }),
-    ...(move.incarnation !== move.from.incarnation && { guest_ip: guestIp ?? null }),
+    ...(move.incarnation !== move.from.incarnation && {
+      guest_ip: machine?.guest_ip ?? null,
+      isolation: machine?.isolation ?? null,
+    }),
     ...(entersLive(move) && { live_since: now, paused_at: null }),
     ...(entersLive(move) && !isCreating(move.from.state) && { resumed_at: now }),
     // When the snapshot was found on the node, the time of the pause is unknown: it counts from now.
@@ -58,14 +60,15 @@ function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: M
   };
 }
 
-export async function updateTimings(
+/** Writes facts about the present machine, unless the session has another one by now. */
+export async function updateMachine(
   db: Queries,
   { id, incarnation }: Standing & { id: string },
-  timings: CreateTiming,
+  facts: { timings: string } | { isolation: NonNullable<SessionRow["isolation"]> },
 ): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ timings: JSON.stringify(timings) })
+    .set(facts)
     .where((row) => row.and({ id, incarnation }))
     .execute();
 }

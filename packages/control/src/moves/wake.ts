@@ -42,11 +42,12 @@ export async function wakeSession(
 
 /** Claims an operation that makes a paused session live: checks the ceilings, chooses the next machine's network. */
 export async function claimWithSlot(
-  { db, operations }: Pick<MoveDeps, "db" | "operations">,
+  { db, operations, startGate }: Pick<MoveDeps, "db" | "operations" | "startGate">,
   session: SessionRow,
   kind: "wake" | "restore",
   input: OperationInput,
 ): Promise<SessionRow | undefined> {
+  startGate.requireOpen();
   return await db.transaction().execute(async (tx) => {
     const keyId = session.key_id ?? "";
     const concurrentSessions = await findKeyCeiling(tx, keyId);
@@ -67,7 +68,7 @@ export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<Sessi
       timings = { place: 0, ...machine.timings, total: elapsedMs() };
       return await commitMove(deps.db, op, op.input.event ?? "resume", {
         timings,
-        guestIp: machine.guest_ip,
+        machine,
       });
     },
     finish: (session) => ({ outcome: session, timings, facts: { event: op.input.event } }),

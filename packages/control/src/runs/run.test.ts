@@ -139,6 +139,7 @@ test.each([
   ["internal", 503, "unavailable", "5", "could not start the machine"],
   ["snapshot_damaged", 500, "internal", undefined, "is damaged"],
   ["snapshot_not_found", 500, "internal", undefined, "is gone"],
+  ["snapshot_unfit", 409, "conflict", undefined, "does not continue on this host"],
 ] as const)(
   "a machine that cannot be made for %s is answered with %i %s, and leaves no session behind",
   async (refusal, status, code, retryAfter, text) => {

@@ -59,6 +59,7 @@ async function claimFork(
   session: SessionRow,
   count: number,
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
+  deps.startGate.requireOpen();
   await takeSlots(tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);

@@ -74,7 +74,8 @@ async function claimRestore(
 ): Promise<SessionRow | undefined> {
   const input = { checkpoint_id: checkpoint.id };
   if (session.state === "paused") return await claimWithSlot(deps, session, "restore", input);
-  const { db, operations } = deps;
+  const { db, operations, startGate } = deps;
+  startGate.requireOpen();
   return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
 }
 
@@ -102,7 +103,7 @@ async function replaceMachine(
       commitMove(deps.db, op, "restore", {
         thenSettle: true,
         timings: timingsOf(loaded),
-        guestIp: loaded.guest_ip,
+        machine: loaded,
         restoredFrom: checkpoint.id,
       }),
     finish: async (session, loaded) => {

@@ -106,6 +106,17 @@ test("two starts from one checkpoint are two sessions", async () => {
   expect([one.body.state, other.body.state]).toEqual(["live", "live"]);
 });
 
+test("a create from a state of another CPU fails with a reason that names both", async () => {
+  const why = "the saved state does not continue on this host: it was made with A; this host's CPU is B";
+  control.node.onStart = () => {
+    throw new Refusal("snapshot_unfit", why);
+  };
+  const { body } = await create({});
+  const failed = await control.until(body.session_id, "failed");
+  control.node.onStart = () => {};
+  expect(failed.body.status_reason).toBe(why);
+});
+
 test("the timing is answered on request", async () => {
   const { body } = await start({}, "?timing=true");
   expect(body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });

@@ -29,7 +29,9 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
     cold_tier: "off",
   };
   const isWell = Object.values(checks).every((check) => check === "ok" || check === "off");
-  return { status: isWell ? "ok" : "degraded", version: deps.version, isolation: info.isolation, checks };
+  const { isolation, emulated_states } = info;
+  const status = isWell ? "ok" : "degraded";
+  return { status, version: deps.version, isolation, emulated_states, checks };
 }
 
 /** The result, or undefined after a failure or `CHECK_MS`. */

@@ -21,6 +21,16 @@ test("a well service says so without a credential", async () => {
   });
 });
 
+test("a node of which some saved states are emulated is mixed, with their number", async () => {
+  const whole = control.node.info;
+  control.node.info = { ...whole, isolation: "mixed", emulated_states: 3 };
+  expect((await health()).body).toMatchObject({ status: "ok", isolation: "mixed", emulated_states: 3 });
+  control.node.info = { ...whole, isolation: "kvm" };
+  const { body } = await health();
+  expect([body.isolation, body.emulated_states]).toEqual(["kvm", undefined]);
+  control.node.info = whole;
+});
+
 test("a failed check degrades the service, which still answers 200", async () => {
   const whole = control.node.info;
   control.node.info = { ...whole, disk: { free_bytes: 1, total_bytes: 100 }, baselines: [] };

@@ -40,6 +40,7 @@ function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): 
 
 function progress(row: SessionRow): Partial<SessionRecord> {
   return {
+    ...(isOfMachine(row) && row.isolation !== null && { isolation: row.isolation }),
     ...(row.state === "creating" && { status_detail: row.status_detail ?? "starting" }),
     ...(row.status_reason && REASONED.has(row.state) && { status_reason: row.status_reason }),
     ...(row.state === "live" && {
@@ -59,6 +60,9 @@ function progress(row: SessionRow): Partial<SessionRecord> {
     ...(row.origin_checkpoint_id !== null && { from_checkpoint: row.origin_checkpoint_id }),
   };
 }
+
+/** A saved state continues as its machine ran. */
+const isOfMachine = ({ state }: SessionRow) => state === "live" || state === "paused";
 
 /** States whose record includes `status_reason`. */
 const REASONED: ReadonlySet<string> = new Set(["failed", "lifetime_expired"]);

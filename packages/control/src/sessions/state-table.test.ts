@@ -349,6 +349,11 @@ const ROWS: Row[] = [
     },
   },
   {
+    title: "decided: live | the host shuts down in order | | paused",
+    // upkeep/pause-all.test.ts has its walk: it closes the service.
+    moves: [["live", "host_shutdown", "paused"]],
+  },
+  {
     title: "decided: live | the machine is lost | | failed",
     moves: [["live", "machine_lost", "failed"]],
     walk: async () => {

@@ -136,6 +136,14 @@ export async function listLiveMachines(db: Queries): Promise<SessionRow[]> {
   return await findSessions(db).where("state", "=", "live").execute();
 }
 
+/** Sessions of callers that have a machine, or are getting one; those of stateless runs end with their call. */
+export async function listActiveOfCallers(db: Queries): Promise<SessionRow[]> {
+  return await findSessions(db)
+    .where("state", "in", [...ACTIVE_STATES])
+    .where("origin", "=", "api")
+    .execute();
+}
+
 export async function findSessionsById(db: Queries, ids: string[]): Promise<SessionRow[]> {
   return ids.length === 0 ? [] : await findSessions(db).where("id", "in", ids).execute();
 }

@@ -12,6 +12,7 @@ import type { NodeState } from "../fleet/node-state.ts";
 import { leaseFromNow } from "../leases/lease.ts";
 import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
 import { checkCeilings, orgCapped } from "../sessions/slots.ts";
+import type { StartGate } from "../sessions/start-gate.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
 import { insertSession, type NewSession } from "./store.ts";
@@ -21,11 +22,12 @@ export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "sta
 };
 
 export async function admitSession(
-  { node, egressCaps }: { node: NodeState; egressCaps: EgressCaps },
+  { node, egressCaps, startGate }: { node: NodeState; egressCaps: EgressCaps; startGate: StartGate },
   tx: Queries,
   principal: Principal,
   settings: SessionSettings,
 ): Promise<SessionRow> {
+  startGate.requireOpen();
   // Before the organisation's row is locked, so that a node which does not answer delays no other create.
   const info = await node.current();
   const org = await lockOrg(tx, principal.orgId);

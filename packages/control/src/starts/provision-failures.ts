@@ -1,9 +1,11 @@
 /** Reasons of failed provisioning: the text in the session's record, and the error code for a caller who waited. */
 import type { ErrorCode } from "@vivarium/contract/api";
 import type { NodeErrorCode } from "@vivarium/contract/node";
+import type { NodeError } from "../fleet/node-error.ts";
+import { oneLine } from "../http/render-error.ts";
 
 interface ProvisionFailure {
-  /** Stored in the session's row. Unique, because the code is looked up by it. */
+  /** Begins the text that is stored in the session's row. Unique, because the code is looked up by it. */
   reason: string;
   code: ErrorCode;
 }
@@ -25,6 +27,7 @@ const FAILURES: Partial<Record<NodeErrorCode, ProvisionFailure>> = {
     reason: "the saved state that the session starts from is damaged",
     code: "internal",
   },
+  snapshot_unfit: { reason: "the saved state does not continue on this host", code: "conflict" },
   guest_unfit: {
     reason:
       "the guest in the saved state that the session starts from does not come back; choose another one",
@@ -36,11 +39,13 @@ const FAILURES: Partial<Record<NodeErrorCode, ProvisionFailure>> = {
   },
 };
 
-export function failureReason(code: NodeErrorCode | undefined): string {
-  return (code && FAILURES[code]?.reason) ?? "the node could not start the machine";
+/** The node's own text if it begins with the reason: it says more, such as the CPUs of two hosts. */
+export function failureReason({ code, message }: Pick<NodeError, "code" | "message">): string {
+  const reason = (code && FAILURES[code]?.reason) ?? "the node could not start the machine";
+  return message.startsWith(`${reason}:`) ? oneLine(message) : reason;
 }
 
 /** Unknown reasons are retryable: nothing has run in a session that was never live. */
 export function failureCode(reason: string | null | undefined): ErrorCode {
-  return Object.values(FAILURES).find((failure) => failure.reason === reason)?.code ?? "unavailable";
+  return Object.values(FAILURES).find((failure) => reason?.startsWith(failure.reason))?.code ?? "unavailable";
 }

@@ -109,7 +109,7 @@ async function startWithin(
       if (signal.aborted) break;
       if (!isWorthWaiting(error)) {
         deps.log.warn({ err: error, session_id: session.id }, "the node refuses to start a machine");
-        return { state: "refused", reason: failureReason(error.code) };
+        return { state: "refused", reason: failureReason(error) };
       }
       await setStatusDetail(deps.db, session.id, "waiting_for_capacity").catch(() => undefined);
       await sleep(RETRY_MS, signal);
@@ -129,7 +129,7 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
 
 async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
   const timings = { place: machine.placeMs, ...machine.timings, total: age() };
-  const details = { timings, guestIp: machine.guest_ip };
+  const details = { timings, machine };
   const row = await untilStored(() => moveSession(deps.db, session, "provisioned", details));
   if (row) deps.meter.recordDuration("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");

@@ -16,7 +16,7 @@ import {
 } from "../leases/provisional.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
-import { moveSession } from "../moves/save-move.ts";
+import { moveSession, type NewMachine } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { isCreating, machineIdOf } from "../sessions/state.ts";
@@ -44,7 +44,7 @@ export function isProvisional(session: SessionRow): boolean {
 export interface StartedSession {
   session: SessionRow;
   timings: CreateTiming;
-  guestIp?: string;
+  machine: NewMachine;
 }
 
 /** Renews the leases while `work` runs. Discards the sessions if it fails. */
@@ -82,7 +82,7 @@ export async function startTogether(
     const start = (one: AbortSignal) => nodes.startMachine(machineIdOf(session), startSpec(session), one);
     const machine = requireState("running", await untilAnswered(signal, start));
     const total = Math.round(performance.now() - startedAt);
-    return { session, timings: { place: 0, ...machine.timings, total }, guestIp: machine.guest_ip };
+    return { session, timings: { place: 0, ...machine.timings, total }, machine };
   });
   const first = Promise.all(starts).catch((error: unknown) => {
     failed.abort();
@@ -106,8 +106,8 @@ export async function markAllLive(tx: Queries, ready: readonly StartedSession[])
     throw new ApiError("unavailable", text);
   }
   const rows: SessionRow[] = [];
-  for (const { session, timings, guestIp } of ready) {
-    const row = await moveSession(tx, session, "provisioned", { timings, guestIp });
+  for (const { session, timings, machine } of ready) {
+    const row = await moveSession(tx, session, "provisioned", { timings, machine });
     if (!row) throw destroyedMeanwhile();
     rows.push(row);
   }

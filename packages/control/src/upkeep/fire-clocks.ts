@@ -34,6 +34,8 @@ const RECHECK_MS = 1_000;
 const WAKE_PATIENCE_MS = 600_000;
 
 export async function fireClocks(deps: UpkeepDeps): Promise<void> {
+  // A scheduled wake that is refused for a shutdown must not count as refused: the next start carries it out.
+  if (deps.startGate.isClosed) return;
   // Activity that this process could not write while the database was away must count.
   await deps.activity.flush();
   await deps.attachments.renew();

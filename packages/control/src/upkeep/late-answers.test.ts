@@ -9,6 +9,7 @@ import { type Database, openDatabase } from "../db/pool.ts";
 import { StoreWatch } from "../db/store-watch.ts";
 import { Operations } from "../operations/operations.ts";
 import { SessionSignals } from "../sessions/signals.ts";
+import { StartGate } from "../sessions/start-gate.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { TICK_PARTS } from "./sweep.ts";
@@ -98,6 +99,7 @@ test("a client whose lease lapsed while the database did not answer does not cou
     await sql`update sessions set due_at = service_now() - interval '1 s'`.execute(db);
     const background: Promise<unknown>[] = [];
     const deps = {
+      startGate: new StartGate(),
       db,
       log: silentLog,
       signals: new SessionSignals(),

@@ -5,9 +5,11 @@
 
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { findNewestCheckpoint } from "../checkpoints/store.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { failSession } from "../moves/release-session.ts";
+import { saveIsolation } from "../moves/save-move.ts";
 import { settleSession } from "../moves/settle.ts";
 import { hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
@@ -37,6 +39,7 @@ export class Reconciler {
       const machine = byId.get(machineIdOf(session));
       if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
       else if (machine.state === "held") await settleSession(deps, session);
+      else if (session.isolation === null) await saveIsolation(deps.db, session, machine);
     }
     const others = machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id)));
     await removeUnwanted(deps, others, this.#unknownSince);
@@ -57,9 +60,21 @@ async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<s
 async function loseMachine(deps: MoveDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
   const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
   if (saved) return deps.signals.moved(session.id);
-  const why = machine?.reason ? `: ${machine.reason}` : "";
-  const reason = machine ? `the machine ended${why}` : "the machine is gone from its node";
-  await failSession(deps, session, "machine_lost", reason);
+  await failSession(deps, session, "machine_lost", await reasonOf(deps, session, machine));
+}
+
+async function reasonOf(
+  { db }: MoveDeps,
+  session: SessionRow,
+  machine: MachineStatus | undefined,
+): Promise<string> {
+  if (!machine) return "the machine is gone from its node";
+  if (machine.cause !== "host_restart")
+    return `the machine ended${machine.reason ? `: ${machine.reason}` : ""}`;
+  const checkpoint = await findNewestCheckpoint(db, session.id);
+  // The session is not brought back from it: it would continue from an earlier moment, and do things twice, unasked.
+  const wayOut = checkpoint ? `start a session from its newest checkpoint, ${checkpoint.id}` : "";
+  return `host_restart: the host went down while the session was live; ${wayOut || "it has no checkpoint"}`;
 }
 
 async function removeUnwanted(

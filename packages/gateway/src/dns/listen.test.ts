@@ -204,6 +204,37 @@ describe("addresses", () => {
     expect((await ask("fine.wild.example")).code).toBe(NO_ERROR);
   });
 
+  test("of private addresses are answered if the operator opened a port of each", async () => {
+    const open = [
+      { range: "10.1.2.3/32", port: 443 },
+      { range: "10.2.0.0/24", port: 8080 },
+    ];
+    await world.apply({ first: deny("*.wild.example"), second: allowAll, open });
+    const answers: [Answer[], number][] = [
+      [[a("", "10.1.2.3")], NO_ERROR],
+      [[a("", "10.2.0.255"), a("", PUBLIC)], NO_ERROR],
+      [[a("", "10.1.2.4")], NO_SUCH_NAME],
+      [[a("", "10.1.2.3"), a("", "10.2.1.0")], NO_SUCH_NAME],
+      [[a("", "10.1.2.3"), a("", "169.254.169.254")], NO_SUCH_NAME],
+      [[a("", world.privateAddress)], NO_SUCH_NAME],
+    ];
+    for (const [at, [records, code]] of answers.entries()) {
+      const name = `open${at}.wild.example`;
+      world.names.script = () => records.map((record) => ({ ...record, name })) as Answer[];
+      for (const host of [world.hosts[0], world.hosts[1]]) {
+        const answer = await ask(name, "A", host);
+        expect([at, answer.code, addressesIn(answer).length]).toEqual([
+          at,
+          code,
+          code === NO_ERROR ? records.length : 0,
+        ]);
+      }
+    }
+    world.names.asked.length = 0;
+    expect((await ask("elsewhere.example")).code).toBe(REFUSED);
+    expect(world.names.asked).toEqual([]);
+  });
+
   test("of metadata services do not exist, also in mode allow", async () => {
     await world.apply({ first: deny("metadata.google.internal"), second: allowAll });
     for (const host of [world.hosts[0], world.hosts[1]]) {

@@ -44,7 +44,7 @@ async function findAddresses(
   host: string,
 ): Promise<string[]> {
   if (isIPv4(host)) {
-    if (tables.isNever(host)) throw new DialRefused("never_address");
+    if (tables.isNever(host, flow.port)) throw new DialRefused("never_address");
     return [host];
   }
   const resolution = await resolver.resolve(flow.machineId, host);
@@ -56,7 +56,7 @@ async function findAddresses(
 /** Resolves to undefined when the address cannot be connected. Race: nothing is awaited between check and `connect`. */
 async function tryAddress(deps: DialDeps, flow: GuestFlow, address: string): Promise<Socket | undefined> {
   if (!flow.isOpen) throw new DialRefused("policy_changed");
-  if (deps.tables.isNever(address)) throw new DialRefused("never_address");
+  if (deps.tables.isNever(address, flow.port)) throw new DialRefused("never_address");
   const socket = connect({
     host: address,
     port: deps.dialledPort(flow.port),

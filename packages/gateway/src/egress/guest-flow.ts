@@ -100,7 +100,7 @@ export class GuestFlow {
       this.#admitted === undefined ||
       this.#host === undefined ||
       (slot !== undefined && judge(slot.rules, this.#host, this.port).isAllowed);
-    const isReachable = this.#address === undefined || !this.#deps.tables.isNever(this.#address);
+    const isReachable = this.#address === undefined || !this.#deps.tables.isNever(this.#address, this.port);
     if (!isSame || !isStillAllowed || !isReachable) this.cut("policy_changed");
   }
 

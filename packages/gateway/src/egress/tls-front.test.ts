@@ -253,6 +253,49 @@ describe("an address that nothing dials", () => {
   });
 });
 
+describe("a private address of which the operator opened a port", () => {
+  const openPort = (port: number) => [{ range: `${PREFIX}.201/32`, port }];
+
+  test("is dialled for an allowed name, on that port, and the policy still decides", async () => {
+    hidden.connections = 0;
+    const bytes = await captureHello({ servername: "private.example" });
+    await world.apply({ first: deny("private.example"), second: denyAll, open: openPort(443) });
+    expect(await sendAndClose(bytes, world.hosts[1])).toHaveLength(0);
+    expect(hidden.connections).toBe(0);
+    const socket = await dialGateway();
+    socket.write(bytes);
+    await until(() => hidden.connections === 1);
+    socket.destroy();
+    expect(await world.entries(2)).toMatchObject([
+      { verdict: "denied", reason: "name_not_allowed" },
+      { verdict: "allowed", reason: "name_allowed", address: world.privateAddress, port: 443 },
+    ]);
+  });
+
+  test("is not dialled on another port, nor is one beside it", async () => {
+    hidden.connections = 0;
+    const bytes = await captureHello({ servername: "private.example" });
+    for (const open of [openPort(8443), [{ range: `${PREFIX}.202/32`, port: 443 }]]) {
+      await world.apply({ first: deny("private.example"), open });
+      expect(await sendAndClose(bytes)).toHaveLength(0);
+    }
+    expect(hidden.connections).toBe(0);
+    expect(new Set((await world.entries(2)).map(({ reason }) => reason))).toEqual(new Set(["never_address"]));
+  });
+
+  test("is left as soon as it is closed", async () => {
+    hidden.connections = 0;
+    await world.apply({ first: deny("private.example"), open: openPort(443) });
+    const socket = await dialGateway();
+    socket.write(await captureHello({ servername: "private.example" }));
+    await until(() => hidden.connections === 1);
+    const gone = closed(socket);
+    await world.apply({ first: deny("private.example") });
+    await gone;
+    expect((await world.entries(2)).map(({ reason }) => reason)).toEqual(["name_allowed", "policy_changed"]);
+  });
+});
+
 describe("a change of tables", () => {
   test("ends flows that are no longer allowed before it counts, and leaves the others alone", async () => {
     await world.apply({ first: deny("good.example", "other.example") });

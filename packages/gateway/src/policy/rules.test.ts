@@ -115,6 +115,24 @@ describe("ranges that nothing dials", () => {
     },
   );
 
+  test("nor is a TCP port that is open in them, and no other port or address opens with it", () => {
+    const isClosed = compileRanges(
+      ["10.0.0.0/8"],
+      [
+        { range: "10.1.2.3/32", port: 443 },
+        { range: "169.254.0.0/16", port: 80 },
+      ],
+    );
+    expect([isClosed("10.1.2.3", 443), isClosed("10.1.2.3")]).toEqual([false, false]);
+    for (const [address, port] of [
+      ["10.1.2.3", 80],
+      ["10.1.2.4", 443],
+      ["169.254.169.254", 80],
+      ["::ffff:10.1.2.3", 443],
+    ] as const)
+      expect(isClosed(address, port), `${address}:${port}`).toBe(true);
+  });
+
   test.each(["10.0.0.0/33", "10.0.0.0/x", "10.0.0/8", "fe80::/10", "10.0.0.0/8/8"])(
     "%s is no range",
     (range) => {

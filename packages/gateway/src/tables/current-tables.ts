@@ -31,8 +31,9 @@ export class CurrentTables {
     return this.#slots.get(hostAddress);
   }
 
-  isNever(address: string): boolean {
-    return this.#isNever(address);
+  /** Whether no guest may reach this TCP port of an address, or, without a port, any of its ports. */
+  isNever(address: string, port?: number): boolean {
+    return this.#isNever(address, port);
   }
 
   resolvers(): readonly string[] {
@@ -51,7 +52,7 @@ export class CurrentTables {
 
   /** Throws when a range in the tables cannot be read; the former tables stay in force. */
   replace(tables: GatewayTables): void {
-    const isNever = compileRanges(tables.never);
+    const isNever = compileRanges(tables.never, tables.open);
     this.#slots = slotsOf(tables, this.#slots);
     this.#isNever = isNever;
     this.#tables = tables;

@@ -1,0 +1,193 @@
+/** Loads a dump (`dump-rows.ts`) into an empty database, or one of this service: all of it or nothing. */
+import type { Log } from "@vivarium/kit/log";
+import pg from "pg";
+import { type Column, listColumns, listTables, quoteName } from "./dump-rows.ts";
+import { migrate } from "./migrate.ts";
+import { hasOwnSchema, listForeignTables } from "./own-tables.ts";
+import { openDatabase } from "./pool.ts";
+
+/** Rows and characters of one insert, at most. */
+const PAGE = { rows: 500, chars: 1024 * 1024 };
+
+interface LoadOptions {
+  url: string;
+  log: Log;
+  /** A database that has our tables is not refused: its schema is renamed, and stays, with this in its name. */
+  keepAside?: "restore" | "update" | undefined;
+}
+
+/** Throws if a load would be refused. Nothing is changed. */
+export async function checkLoad({ url, keepAside }: Omit<LoadOptions, "log">): Promise<void> {
+  const client = new pg.Client({ connectionString: url, application_name: "vivarium-restore" });
+  await client.connect();
+  await requireOwnOrEmpty(client, keepAside).finally(() => client.end());
+}
+
+/** First brings the schema to that of the dump. Returns the name that the schema of before has now. */
+export async function loadRows(
+  { url, log, keepAside }: LoadOptions,
+  lines: AsyncIterable<string>,
+): Promise<{ rows: number; aside?: string }> {
+  const dump = lines[Symbol.asyncIterator]();
+  const head = JSON.parse((await dump.next()).value ?? "null") as { schema: number } | null;
+  if (typeof head?.schema !== "number") throw new Error("this is no dump of the database: it has no head");
+  const client = new pg.Client({ connectionString: url, application_name: "vivarium-restore" });
+  await client.connect();
+  try {
+    const aside = await moveOldAside(client, keepAside);
+    try {
+      const rows = await fill(client, { url, log, schema: head.schema }, dump);
+      if (keepAside === "update") await dropEarlier(client, aside);
+      return { rows, ...(aside !== undefined && { aside }) };
+    } catch (error) {
+      if (aside !== undefined) await putBack(client, aside);
+      throw error;
+    }
+  } finally {
+    await client.end();
+  }
+}
+
+async function fill(
+  client: pg.Client,
+  { url, log, schema }: { url: string; log: Log; schema: number },
+  dump: AsyncIterator<string>,
+): Promise<number> {
+  const db = openDatabase({ url, log, connections: 1 });
+  const made = await migrate(db, { upTo: schema }).finally(() => db.destroy());
+  if (made.at(-1) !== schema)
+    throw new Error(`the dump has schema ${schema}, this release knows ${made.at(-1)}`);
+  await client.query("begin");
+  const rows = await new Loader(client).load(dump);
+  await client.query("commit");
+  return rows;
+}
+
+/** Gives the schema that was kept aside its name again; what was made of the dump is left under another one. */
+async function putBack(client: pg.Client, aside: string): Promise<void> {
+  await client.query("rollback");
+  await client.query(`alter schema public rename to ${aside.replace("before", "failed")}`);
+  await client.query(`alter schema ${aside} rename to public`);
+}
+
+/** Failed updates that are tried again and again must not fill the disk: only the last one's tables are kept. */
+async function dropEarlier(client: pg.Client, kept = ""): Promise<void> {
+  const { rows } = await client.query(
+    "select nspname as name from pg_namespace where nspname ~ '^(before|failed)_update_' and nspname <> $1",
+    [kept],
+  );
+  for (const { name } of rows) await client.query(`drop schema ${quoteName(name)} cascade`);
+}
+
+/**
+ * The whole schema `public` is filled, and before that renamed where it is not empty: tables of another application would
+ * be lost to it. Only an update that is taken back does not stop at such a table, since it must not leave the service down.
+ */
+async function requireOwnOrEmpty(
+  client: pg.Client,
+  keepAside: LoadOptions["keepAside"],
+): Promise<{ isOwn: boolean }> {
+  const isOwn = await hasOwnSchema(client);
+  const foreign = isOwn && keepAside === "update" ? [] : await listForeignTables(client);
+  if (foreign.length > 0) throw new Error(await refusalOf(client, foreign, isOwn));
+  if (isOwn && !keepAside) throw new Error("the database has tables of this service already");
+  return { isOwn };
+}
+
+async function refusalOf(client: pg.Client, foreign: string[], isOwn: boolean): Promise<string> {
+  const { rows } = await client.query("select current_database() as name");
+  const named = `${foreign.slice(0, 3).join(", ")}${foreign.length > 3 ? ", …" : ""}`;
+  const count = `${foreign.length} ${foreign.length === 1 ? "table" : "tables"}`;
+  return (
+    `the database ${rows[0].name} has ${count} of another application (${named}) in its schema public` +
+    `${isOwn ? " beside those of this service" : " and none of this service"}; nothing was changed. ` +
+    "Make a database for this service alone, and name it in DATABASE_URL"
+  );
+}
+
+/** Our tables must not be there yet. */
+async function moveOldAside(
+  client: pg.Client,
+  keepAside: LoadOptions["keepAside"],
+): Promise<string | undefined> {
+  const { isOwn } = await requireOwnOrEmpty(client, keepAside);
+  if (!isOwn) return undefined;
+  const aside = `before_${keepAside}_${new Date().toISOString().replaceAll(/\D/g, "").slice(0, 14)}`;
+  await client.query(`alter schema public rename to ${aside}`);
+  await client.query("create schema public");
+  return aside;
+}
+
+/** Reads the lines of one dump, and inserts rows a page at a time. */
+class Loader {
+  readonly #client: pg.Client;
+  #table: { name: string; columns: Column[] } | undefined;
+  #page: string[] = [];
+  #chars = 0;
+  #rows = 0;
+
+  constructor(client: pg.Client) {
+    this.#client = client;
+  }
+
+  async load(lines: AsyncIterator<string>): Promise<number> {
+    const tables = await listTables(this.#client);
+    // Migrations may have inserted rows that the dump has too.
+    await this.#client.query(`truncate ${tables.map(quoteName).join(", ")}`);
+    for (let next = await lines.next(); !next.done; next = await lines.next()) {
+      const line = next.value;
+      if (line.startsWith("[")) await this.#addRow(line);
+      else if (line !== "" && (await this.#obey(JSON.parse(line)))) return this.#rows;
+    }
+    throw new Error("the dump is cut off: its last line is missing");
+  }
+
+  /** Returns whether this was the last line. */
+  async #obey(line: {
+    table?: string;
+    columns?: string[];
+    sequences?: Record<string, string>;
+    rows?: number;
+  }): Promise<boolean> {
+    await this.#insertPage();
+    if (line.table !== undefined) await this.#begin(line.table, line.columns ?? []);
+    for (const [name, value] of Object.entries(line.sequences ?? {}))
+      await this.#client.query("select setval($1::regclass, $2)", [quoteName(name), value]);
+    if (line.rows === undefined) return false;
+    if (line.rows === this.#rows) return true;
+    throw new Error(`the dump has ${this.#rows} rows of ${line.rows}`);
+  }
+
+  async #begin(name: string, columns: string[]): Promise<void> {
+    const present = await listColumns(this.#client, name);
+    const missing = columns.filter((column) => !present.some((one) => one.name === column));
+    if (missing.length > 0) throw new Error(`the table ${name} has no column ${missing.join(", ")}`);
+    const typeOf = new Map(present.map((column) => [column.name, column.type]));
+    this.#table = {
+      name,
+      columns: columns.map((column) => ({ name: column, type: typeOf.get(column) ?? "" })),
+    };
+  }
+
+  async #addRow(line: string): Promise<void> {
+    if (!this.#table) throw new Error("the dump has a row before its first table");
+    this.#page.push(line);
+    this.#chars += line.length;
+    this.#rows++;
+    if (this.#page.length >= PAGE.rows || this.#chars >= PAGE.chars) await this.#insertPage();
+  }
+
+  async #insertPage(): Promise<void> {
+    if (!this.#table || this.#page.length === 0) return;
+    const { name, columns } = this.#table;
+    const names = columns.map((column) => quoteName(column.name)).join(", ");
+    const values = columns.map(({ type }, index) => `(line ->> ${index})::${type}`).join(", ");
+    await this.#client.query(
+      `insert into ${quoteName(name)} (${names}) overriding system value
+         select ${values} from jsonb_array_elements($1::jsonb) as line`,
+      [`[${this.#page.join(",")}]`],
+    );
+    this.#page = [];
+    this.#chars = 0;
+  }
+}
