@@ -45,3 +45,9 @@ test("it stays on while machines of a service that stopped run on", () => {
   ];
   expect(execFileSync(program, args, { encoding: "utf8" })).toBe("01110");
 });
+
+test("a node puts rules and forwarding back that another program takes away, and the old setting is still known", () => {
+  expect(forwardingAfter("set:0 a:start a:keep flush wait:1 a:stop")).toBe("011110");
+  expect(forwardingAfter("set:0 a:start a:keep other wait:1 a:stop")).toBe("011110");
+  expect(forwardingAfter("set:1 a:start a:keep flush wait:1 set:0 wait:1 a:stop")).toBe("11111010");
+});

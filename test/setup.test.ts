@@ -1,6 +1,6 @@
 /** How set-up reads its command line. It is stopped at its first step, by an unknown system. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -52,6 +52,52 @@ test("whole paths need no place to begin at, as where the caller's folder was re
   expect(stderr).toContain(`[data ${folder}/data]`);
 });
 
+test("set-up lists everything that a host lacks at once", () => {
+  // An overlay of its own, with no space, and no root: `id` answers for both.
+  const script = `
+    mount -t tmpfs -o size=1m,mode=777 none "$0" && cp "$1" "$0/os-release" && mkdir "$0/bin"
+    printf '#!/bin/sh\\n[ "$1" = -u ] && echo 1000 || echo somebody\\n' >"$0/bin/id" && chmod +x "$0/bin/id"
+    PATH=$0/bin:$PATH VIV_OS_RELEASE=$0/os-release VIV_CACHE_DIR=$0/cache exec "$2" --data-dir "$0/data"`;
+  const own = join(folder, "own");
+  mkdirSync(own);
+  const { status, stderr } = spawnSync(
+    "unshare",
+    ["--mount", "bash", "-c", script, own, join(folder, "os-release"), SETUP],
+    { cwd: folder, encoding: "utf8", env: { PATH: process.env.PATH } },
+  );
+  expect(status).toBe(1);
+  expect(stderr.match(/^What is wrong: .*/gm)).toEqual([
+    expect.stringContaining("this is [data"),
+    expect.stringContaining("you are somebody"),
+    expect.stringContaining("0 GiB are free"),
+  ]);
+  expect(stderr.match(/^Way out: .*/gm)).toHaveLength(3);
+});
+
+test("packages that cannot be installed are listed, each with the price of going without it", () => {
+  const script = `
+    set -euo pipefail
+    EXPLANATION=$0/explanation SETUP_LOG=$0/setup.log CACHE_DIR=$0
+    . scripts/setup/steps.sh
+    . scripts/setup/packages.sh
+    progress() { :; }
+    apt_get() { return 100; }
+    needs_missing() { echo "nftables no machine gets a network"; echo "rust the guest agent cannot be built"; }
+    rust_packages() { echo rustc cargo; }
+    EXPLANATION=$0/explanation
+    # As a step does: in a condition, a failure would not end the function.
+    set +e
+    (set -e; install_packages)
+    cat "$EXPLANATION"`;
+  const { stdout } = spawnSync("bash", ["-c", script, folder], {
+    cwd: join(import.meta.dirname, ".."),
+    encoding: "utf8",
+  });
+  expect(stdout).toContain("nftables: without it no machine gets a network\n");
+  expect(stdout).toContain("rust: without it the guest agent cannot be built\n");
+  expect(stdout).toContain("apt-get install nftables rustc cargo");
+});
+
 test.each([[["--data-dir"]], [["--data-dir="]], [["--ca-bundle"]], [["--ca-bundle="]], [["--frob"]]])(
   "%j is wrong usage, after which nothing is done",
   (options) => {
@@ -81,4 +127,30 @@ test("whether something is left to do does not depend on who may use KVM", () =>
   });
   const [root, other] = printed.split("\n");
   expect(other).toBe(root);
+});
+
+test("an install over a unit sets up the unit's data directory, and nothing where the unit has another one", () => {
+  const ROOT = join(import.meta.dirname, "..");
+  for (const name of ["scripts/setup", "node_modules/.bin"])
+    mkdirSync(join(folder, name), { recursive: true });
+  copyFileSync(join(ROOT, "viv"), join(folder, "viv"));
+  const program = (name: string, text: string) =>
+    writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  program("node_modules/.bin/node", "exit 0");
+  program("scripts/setup/when-needed", 'echo "[set up $1]" >&2');
+  program(
+    "scripts/unit-data-dir",
+    '[ "$1" = strange ] && exit 1; [ "$1" = vivarium ] && echo "/srv/a b" || true',
+  );
+  const viv = (words: string[], env: Record<string, string> = {}) =>
+    spawnSync(join(folder, "viv"), words, { encoding: "utf8", env: { PATH: process.env.PATH, ...env } })
+      .stderr;
+  expect(viv(["install"])).toBe("[set up /srv/a b]\n");
+  expect(viv(["install", "--data-dir", "/srv/x/../a b/"])).toBe("[set up /srv/x/../a b/]\n");
+  expect(viv(["install", "--data-dir", "/srv/other"])).toBe("");
+  expect(viv(["install"], { VIV_DATA_DIR: "/srv/other" })).toBe("");
+  expect(viv(["install", "--name=second"])).toBe("[set up /var/lib/vivarium]\n");
+  expect(viv(["install", "--name", "second", "--data-dir=/srv/2"])).toBe("[set up /srv/2]\n");
+  expect(viv(["install", "--name", "strange"])).toBe("");
+  expect(viv(["up"])).toBe("[set up /var/lib/vivarium]\n");
 });

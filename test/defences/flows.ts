@@ -98,14 +98,14 @@ export const flows: Defence[] = [
     off: "the look at a server's answer before it is written anew",
     edits: [{ file: `${HTTP1}/forward.ts`, text: "if (!isAnswer(answer)) {", instead: "if (false) {" }],
     file: `${EGRESS}/hostile-server.test.ts`,
-    test: "a version that is not ours is told to the guest, and the next request is answered",
+    test: "a version that is not ours is an error for the guest, and the next request is answered",
   },
   {
     row: "N-08",
     off: "that a consent is one to a WebSocket",
     edits: [{ file: `${HTTP1}/forward.ts`, text: "|| !grantsWebSocket(answer)", instead: "" }],
     file: `${EGRESS}/hostile-server.test.ts`,
-    test: "a consent to another protocol is told to the guest, and the next request is answered",
+    test: "a consent to another protocol is an error for the guest, and the next request is answered",
   },
   {
     row: "N-08",
@@ -157,7 +157,13 @@ export const flows: Defence[] = [
   {
     row: "N-12",
     off: "the look for private addresses",
-    edits: [{ file: `${CAPS}/entry.ts`, text: "if (range !== undefined)\n", instead: "if (false)\n" }],
+    edits: [
+      {
+        file: `${CAPS}/entry.ts`,
+        text: "if (range === undefined || isOpen(",
+        instead: "if (true || isOpen(",
+      },
+    ],
     file: `${CAPS}/entry.test.ts`,
     test: "169.254.169.254",
   },
@@ -302,5 +308,31 @@ export const flows: Defence[] = [
     ],
     file: `${EGRESS}/sent-ahead.test.ts`,
     test: "are at most 512 ahead of their turn for all connections of a machine",
+  },
+  {
+    row: "on premises",
+    off: "that an opening is for one port, in the rules",
+    edits: [
+      {
+        file: `${NETWORK}/ruleset.ts`,
+        text: "ct original ip daddr @never4 meta l4proto tcp ct original ip daddr . ct original proto-dst != @open4 goto refuse",
+        instead: "",
+      },
+    ],
+    file: `${NETWORK}/private-open.test.ts`,
+    test: "is reached over TCP on the opened ports, and nothing else is",
+  },
+  {
+    row: "on premises",
+    off: "that an opening is for one port, in the gateway",
+    edits: [
+      {
+        file: "packages/gateway/src/tables/current-tables.ts",
+        text: "return this.#isNever(address, port);",
+        instead: "return this.#isNever(address);",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "is not dialled on another port, nor is one beside it",
   },
 ];

@@ -172,7 +172,7 @@ export const names: Defence[] = [
       isNeverInResolver,
       {
         file: `${EGRESS}/dial.ts`,
-        text: 'if (deps.tables.isNever(address)) throw new DialRefused("never_address");',
+        text: 'if (deps.tables.isNever(address, flow.port)) throw new DialRefused("never_address");',
         instead: "",
       },
     ],

@@ -3,7 +3,11 @@
  * that arrive in the world, by the world's own counters. A row that reaches nothing has a counterpart that reaches
  * something, or a defence is taken away at the end. The parsing of names and requests is tested in the gateway.
  */
+import { execFileSync } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
 import { dropRules, netnsOf, openedTo } from "../support/world/defences.ts";
 import { type Guest, hex, type Outcome, type Probe } from "../support/world/guest.ts";
@@ -273,6 +277,24 @@ describe("never", () => {
     });
     expect((await tryIt("open", tcp(NEVER.metadata, 9000))).error).toBe("ECONNREFUSED");
   });
+});
+
+test("the host's rules and its forwarding come back after another program took them away", async () => {
+  const works = async () => (await tryIt("open", tcp(PUBLIC.denied, 9000))).got === "hello";
+  const forwarding = "/proc/sys/net/ipv4/ip_forward";
+  expect(await works()).toBe(true);
+  const nft = (...args: string[]) => execFileSync("nft", args, { encoding: "utf8" });
+  const tableHandle = () => /handle (\d+)/.exec(nft("--handle", "list", "table", "inet", "vivarium"))?.[1];
+  const before = tableHandle();
+  nft("delete", "table", "inet", "vivarium");
+  await writeFile(forwarding, "0");
+  // The node may be quicker than a try of the guest, so only the new table shows that the old one was away.
+  await eventually(async () => expect(tableHandle()).not.toBe(before), 40_000);
+  await eventually(async () => expect(await works()).toBe(true), 40_000);
+  expect(await readFile(forwarding, "utf8")).toBe("1\n");
+  // A service that stops finds here whether forwarding was on before.
+  nft("list", "chain", "inet", "vivarium", "forwarding_was_off");
+  expect(await readFile(join(network.facts.dataDir, "log/node.log"), "utf8")).toContain("It is put back");
 });
 
 test("without the rule against them, other protocols of IP would be seen here", async () => {

@@ -7,8 +7,9 @@ import { rm } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
 import { readProcess } from "./host-processes.ts";
 import { killMachines, machineTraces } from "./machine-traces.ts";
+import { SLOWNESS } from "./slowness.ts";
 
-const STOP_LIMIT_MS = 45_000;
+const STOP_LIMIT_MS = 45_000 * SLOWNESS;
 
 const [pid, dataDir] = [Number(process.argv[2]), process.argv[3] ?? ""];
 const isIt = () => readProcess(pid)?.argv.includes(dataDir) === true;

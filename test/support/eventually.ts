@@ -1,4 +1,5 @@
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "./slowness.ts";
 
 /** Milliseconds that one check counts for at most: a process that was suspended has not waited that long. */
 const CHECK_MS = 250;
@@ -14,7 +15,7 @@ export async function eventually<T>(
     try {
       return await check();
     } catch (error) {
-      if (waited >= withinMs) throw error;
+      if (waited >= withinMs * SLOWNESS) throw error;
     }
     await sleep(everyMs);
     waited += Math.min(performance.now() - began, CHECK_MS + everyMs);

@@ -29,7 +29,7 @@ export function jailFaults(pid: number): string[] {
     faults.push("sees the host's files");
   const setuid = setuidFiles(`/proc/${pid}/root`);
   if (setuid.length > 0) faults.push(`set-uid files: ${setuid.slice(0, 3)}`);
-  if (IS_CGROUP_V2 && !/^0::\/.*vivarium/m.test(readFileSync(`/proc/${pid}/cgroup`, "utf8")))
+  if (IS_CGROUP_V2 && !/^0::\/.*vivarium[^/]*\/slot-\d+$/m.test(readFileSync(`/proc/${pid}/cgroup`, "utf8")))
     faults.push("no cgroup of its own");
   return faults;
 }

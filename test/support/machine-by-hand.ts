@@ -10,8 +10,9 @@ import { run } from "../../packages/node/src/host/run.ts";
 import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
 import { devicesOf, type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
+import { SLOWNESS } from "./slowness.ts";
 
-const START_LIMIT_MS = 30_000;
+const START_LIMIT_MS = 30_000 * SLOWNESS;
 
 export interface MachineByHand {
   dir: string;

@@ -1,10 +1,12 @@
-/** Counts what the machines of one service leave on the host: processes, user ids, mounts, namespaces, links, files. */
+/** Counts what the machines of one service leave on the host: processes, user ids, mounts, namespaces, groups, files. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { hostProcesses, namespaceOf, readProcess } from "./host-processes.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
+const CGROUPS = "/sys/fs/cgroup";
+const GROUP_PARENTS = [`${CGROUPS}/vivarium`, `${CGROUPS}/system.slice/vivarium-machines.service`];
 /** Number of namespaces, each with its slot, that a node prepares for future machines. */
 export const AHEAD = 5;
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
@@ -17,6 +19,7 @@ export interface MachineTraces {
   slots: number;
   netns: number;
   links: number;
+  groups: number;
   folders: string[];
 }
 
@@ -36,8 +39,20 @@ export function machineTraces(dataDir: string): MachineTraces {
     slots: slots.length,
     netns: slots.filter((n) => existsSync(`/run/netns/viv-${n}`)).length,
     links: slots.filter((n) => links.includes(`viv${n}`)).length,
+    groups: machineGroups().filter(
+      ({ slot }) => slots.includes(slot) || !existsSync(join(SLOTS_DIR, `${slot}`)),
+    ).length,
     folders: machineFolders(dataDir),
   };
+}
+
+/** The cgroups of machines on this host. One whose slot is free is left over from a machine of some service. */
+export function machineGroups(): { slot: number; path: string }[] {
+  return GROUP_PARENTS.filter((parent) => existsSync(parent)).flatMap((parent) =>
+    readdirSync(parent)
+      .filter((name) => /^slot-\d+$/.test(name))
+      .map((name) => ({ slot: Number(name.slice("slot-".length)), path: join(parent, name) })),
+  );
 }
 
 /** Host pid of the machine of a session. */

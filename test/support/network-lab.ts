@@ -12,6 +12,8 @@ import { createLog } from "@vivarium/kit/log";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { fastify } from "fastify";
 import { createNetwork } from "../../packages/node/src/app.ts";
+import { Cgroups } from "../../packages/node/src/host/cgroup.ts";
+import { THIS_HOST } from "../../packages/node/src/host/cgroup-parent.ts";
 import { prepareHostNetwork, readHostNetwork } from "../../packages/node/src/host/host-network.ts";
 import { NamespacePool } from "../../packages/node/src/network/namespace-pool.ts";
 import type { NodeNetwork } from "../../packages/node/src/network/node-network.ts";
@@ -66,7 +68,7 @@ async function build(undo: UndoStack, init: { slots: number; resolver: string })
   chmodSync(folder, 0o755);
   mkdirSync("/run/vivarium");
   const log = createLog("lab", "warn");
-  const host = await readHostNetwork([init.resolver]);
+  const host = await readHostNetwork({ resolvers: [init.resolver] });
   const gatewayUid = await findUid(GATEWAY_USER);
   await prepareHostNetwork(host, gatewayUid);
   const network = createNetwork({
@@ -80,7 +82,11 @@ async function build(undo: UndoStack, init: { slots: number; resolver: string })
   undo.push("server", () => server.close());
   const gateway = startGateway(socket);
   undo.push("gateway", () => end(gateway));
-  const pool = new NamespacePool({ owner: folder, limit: init.slots, network, log });
+  const pool = new NamespacePool({
+    ...{ owner: folder, limit: init.slots, network, log },
+    // The groups of slots with these numbers are those of a service beside this lab.
+    cgroups: new Cgroups({ ...THIS_HOST, root: folder }, { lack: "no machine runs here" }),
+  });
   undo.push("pool", () => pool.close());
   const connected = () =>
     eventually(() => {

@@ -15,11 +15,12 @@ import { eventually } from "./eventually.ts";
 import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
 import { killMachines, type MachineTraces, machineTraces } from "./machine-traces.ts";
+import { SLOWNESS } from "./slowness.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-const POOL = join(process.env.VIV_DATA_DIR ?? "/var/lib/vivarium", "pool");
+export const POOL = join(process.env.VIV_DATA_DIR ?? "/var/lib/vivarium", "pool");
 export const IMAGES = process.env.VIV_IMAGES_DIR ?? join(POOL, "images");
-const START_LIMIT_MS = 90_000;
+const START_LIMIT_MS = 90_000 * SLOWNESS;
 const STOP_LIMIT_MS = 45_000;
 
 export interface ServiceFacts {
@@ -71,10 +72,12 @@ export interface ServiceSettings {
   env?: Record<string, string>;
   dataDir?: string;
   imagesDir?: string;
+  /** The checkout or copy whose `viv up` it is; default: this one. */
+  root?: string;
 }
 
 export async function startService(settings: ServiceSettings = {}): Promise<Service> {
-  const { env = {}, dataDir = join(POOL, "tests", randomId(8)), imagesDir = IMAGES } = settings;
+  const { env = {}, dataDir = join(POOL, "tests", randomId(8)), imagesDir = IMAGES, root = ROOT } = settings;
   if (!existsSync(join(imagesDir, "templates/base/current")))
     throw new Error(`no base template in ${imagesDir}: run ./setup first`);
   await mkdir(dataDir, { recursive: true });
@@ -86,7 +89,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   const child = spawn(
     process.execPath,
     [
-      ...[join(ROOT, "packages/cli/src/main.ts"), "up"],
+      ...[join(root, "packages/cli/src/main.ts"), "up"],
       ...["--data-dir", dataDir, "--images-dir", imagesDir, "--listen", `127.0.0.1:${port}`],
     ],
     {

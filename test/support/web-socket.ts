@@ -22,8 +22,8 @@ export class Socket {
   readonly messages: Buffer[] = [];
   readonly closed: Promise<number>;
 
-  constructor(path: string, apiKey = service.apiKey) {
-    this.webSocket = new WebSocket(service.url.replace(/^http/, "ws") + path, {
+  constructor(path: string, apiKey = service.apiKey, url = service.url) {
+    this.webSocket = new WebSocket(url.replace(/^http/, "ws") + path, {
       headers: { authorization: `Bearer ${apiKey}` },
     });
     this.webSocket.on("message", (message: Buffer) => this.messages.push(message));
@@ -87,6 +87,11 @@ export class Terminal extends Socket {
   }
 }
 
-export async function openTerminal(sessionId: string, query = ""): Promise<Terminal> {
-  return await new Terminal(`/v1/sessions/${sessionId}/pty${query}`).opened();
+/** `at`: another service than the one that tests share. */
+export async function openTerminal(
+  sessionId: string,
+  query = "",
+  at: { url: string; apiKey: string } = service,
+): Promise<Terminal> {
+  return await new Terminal(`/v1/sessions/${sessionId}/pty${query}`, at.apiKey, at.url).opened();
 }

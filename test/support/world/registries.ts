@@ -21,6 +21,17 @@ export function fillRegistries(world: World): void {
   }
 }
 
+/** Serves the packages of pip and npm under one address without TLS, as a company's mirror does. */
+export function fillMirror(world: World, { name, port }: { name: string; port: number }): void {
+  const work = mkdtempSync(join(tmpdir(), "viv-mirror-"));
+  try {
+    fillPip(world.folderOf(name), work);
+    fillNpm(world.folderOf(name), work, `http://${name}:${port}`);
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+}
+
 const WHEEL = "greeting-1.0.0-py3-none-any.whl";
 
 function fillPip(folder: string, work: string): void {
@@ -42,7 +53,7 @@ function fillPip(folder: string, work: string): void {
   writeFileSync(join(index, "index.html"), `<!doctype html><a href="${WHEEL}">${WHEEL}</a>`);
 }
 
-function fillNpm(folder: string, work: string): void {
+function fillNpm(folder: string, work: string, base = `https://${REGISTRIES.npm}`): void {
   const [name, version] = ["greeting", "1.0.0"];
   mkdirSync(join(work, "package"));
   const manifest = { name, version, main: "index.js" };
@@ -52,7 +63,7 @@ function fillNpm(folder: string, work: string): void {
   mkdirSync(join(folder, "tarballs"));
   execFileSync("tar", ["-czf", tarball, "package"], { cwd: work });
   const integrity = `sha512-${createHash("sha512").update(readFileSync(tarball)).digest("base64")}`;
-  const dist = { tarball: `https://${REGISTRIES.npm}/tarballs/greeting-1.0.0.tgz`, integrity };
+  const dist = { tarball: `${base}/tarballs/greeting-1.0.0.tgz`, integrity };
   const versions = { [version]: { ...manifest, dist } };
   writeFileSync(join(folder, name), JSON.stringify({ name, "dist-tags": { latest: version }, versions }));
 }

@@ -1,0 +1,108 @@
+/** A backup of a service under use is restored into another data directory: keys are accepted and paused sessions wake. */
+import { existsSync } from "node:fs";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
+import { randomId } from "@vivarium/kit/id";
+import { Client } from "@vivarium/sdk";
+import { expect, onTestFinished, test } from "vitest";
+import { type Ended, startVivWith } from "../support/command-line.ts";
+import { eventually } from "../support/eventually.ts";
+import { startService } from "../support/service.ts";
+
+const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >> count; sleep 0.2; done) > /dev/null 2>&1 &";
+
+const viv = (...argv: string[]): Promise<Ended> => startVivWith({}, ...argv).ended;
+
+test("rows, keys and saved state of a service that is used are restored elsewhere, and a paused session continues there", async () => {
+  const first = await startService();
+  onTestFinished(() => first.stop());
+  const { url, apiKey, dataDir } = first.facts;
+  const { sessions, checkpoints } = new Client({ url, apiKey, retries: 0 });
+  const { session_id: id } = await sessions.create({ name: "kept" });
+  await sessions.waitUntilLive(id);
+  await sessions.exec(id, { command: ["sh", "-c", `echo kept > note; ${COUNTER}`] });
+  const { checkpoint_id: checkpoint } = await checkpoints.create(id);
+  await sessions.pause(id);
+  const { session_id: live } = await sessions.create();
+  await sessions.waitUntilLive(live);
+
+  const folder = join(dirname(dataDir), randomId(8));
+  await mkdir(folder);
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const file = join(folder, "b.tar.zst");
+  const saved = await viv("backup", "--saved-state", "--json", "--data-dir", dataDir, file);
+  expect(saved.code, saved.err).toBe(0);
+  expect(JSON.parse(saved.out)).toMatchObject({ file, missing: [] });
+  expect(JSON.parse(saved.out).snapshots).toHaveLength(2);
+  // The service keeps running, and its live session with it.
+  expect((await sessions.exec(live, { command: ["echo", "on"] })).stdout).toBe("on\n");
+  expect(await viv("backup", "--data-dir", dataDir, file)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("exists"),
+  });
+
+  const other = join(folder, "data");
+  const restored = await viv("restore-backup", "--data-dir", other, file);
+  expect(restored.code, restored.err).toBe(0);
+  expect(restored.out).toContain("2 saved states");
+  expect(await viv("restore-backup", "--data-dir", other, file)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("has a database and keys already"),
+  });
+  const again = await viv("restore-backup", "--force", "--data-dir", other, file);
+  expect(again.code, again.err).toBe(0);
+  expect((await readdir(other)).filter((name) => name.startsWith("control."))).toHaveLength(1);
+
+  const second = await startService({ dataDir: other });
+  onTestFinished(() => second.stop());
+  const there = new Client({ url: second.facts.url, apiKey, retries: 0 });
+  expect(await there.sessions.get(id)).toMatchObject({ state: "paused", name: "kept" });
+  expect((await there.sessions.exec(id, { command: ["cat", "note"] })).stdout).toBe("kept\n");
+  await eventually(async () => expect((await there.sessions.get(live)).state).toBe("failed"));
+  const { session_id: started } = await there.checkpoints.start(checkpoint);
+  await there.sessions.waitUntilLive(started);
+  for (const one of [id, live, started]) await there.sessions.delete(one);
+  for (const one of [id, live]) await sessions.delete(one);
+  await checkpoints.delete(checkpoint);
+  await there.checkpoints.delete(checkpoint);
+});
+
+test("a full disk is said, and leaves nothing; a damaged backup changes nothing", async () => {
+  const service = await startService();
+  onTestFinished(() => service.stop());
+  const { dataDir } = service.facts;
+  const folder = join(dirname(dataDir), randomId(8));
+  const small = join(folder, "small");
+  await mkdir(small, { recursive: true });
+  onTestFinished(async () => {
+    await runHostCommand("umount", [small]);
+    await rm(folder, { recursive: true, force: true });
+  });
+  await runHostCommand("mount", ["-t", "tmpfs", "-o", "size=4k", "tmpfs", small]);
+  // A backup of an empty service is smaller than the smallest file system.
+  await writeFile(join(small, "taken"), Buffer.alloc(4096, 1));
+  const full = await viv("backup", "--data-dir", dataDir, join(small, "b.tar.zst"));
+  expect(full).toMatchObject({ code: 1, err: expect.stringContaining("its disk is full") });
+  expect(await readdir(small)).toEqual(["taken"]);
+  expect((await readdir(join(dataDir, "pool"))).filter((name) => name.startsWith("."))).toEqual([]);
+
+  const file = join(folder, "b.tar.zst");
+  expect((await viv("backup", "--data-dir", dataDir, file)).code).toBe(0);
+  const work = join(folder, "work");
+  await mkdir(work);
+  const shell = (script: string) => runHostCommand("sh", ["-ec", script], { cwd: work });
+  await shell(`tar --zstd -xf ${file}`);
+  await writeFile(join(work, "control/pepper"), "changed");
+  await shell(`tar --zstd -cf ${file} manifest.json database.jsonl control`);
+  const other = join(folder, "data");
+  expect(await viv("restore-backup", "--data-dir", other, file)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("control/pepper is damaged"),
+  });
+  expect(existsSync(join(other, "control"))).toBe(false);
+  expect(await viv("restore-backup", "--force", "--data-dir", dataDir, file)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("a service (pid"),
+  });
+});

@@ -1,0 +1,228 @@
+/** The checks of a host as users have it, in their order: each check finds the host as the one before left it. */
+import type { Finished, Host, HostDisks } from "./host.ts";
+import { cutPowerOften } from "./power-cuts.ts";
+
+const MINUTE_MS = 60_000;
+/** Every command runs in the project's folder, with the certificates that its base template was built with. */
+const IN_PROJECT =
+  "cd /mnt/vivarium/project && export HOME=/root VIV_CA_BUNDLE=/mnt/vivarium/certificates.pem NO_COLOR=1 CI=true VIV_TEST_SLOWNESS=10 && ";
+
+export interface Check {
+  name: string;
+  /** The property that the check shows, as a sentence. */
+  shows: string;
+  /** How many times it does so. */
+  times?: number;
+  run(tools: CheckTools, times: number): Promise<void>;
+}
+
+export interface CheckTools {
+  host: Host;
+  /** Folder for what this run writes, with the host's disks. */
+  folder: string;
+  disks: HostDisks;
+  /**
+   * Runs a command in the project's folder; throws with its output when it fails or is not over in time. `seen` is called
+   * with the output as it comes.
+   */
+  command(text: string, minutes: number, seen?: (text: string) => void): Promise<string>;
+}
+
+/** Makes the tools of the checks; `show` gets the output of every command as it comes. */
+export function toolsFor(
+  place: Pick<CheckTools, "host" | "folder" | "disks">,
+  show: (text: string) => void,
+): CheckTools {
+  const { host } = place;
+  const command: CheckTools["command"] = async (text, minutes, seen) => {
+    const { code, output } = await host.run(IN_PROJECT + text, {
+      limitMs: minutes * MINUTE_MS,
+      show: (chunk) => {
+        show(chunk);
+        seen?.(chunk);
+      },
+    });
+    if (code === 0) return output;
+    throw new Error(describeFailure(text, minutes, { code, output }));
+  };
+  return { ...place, command };
+}
+
+/** Lines that describe how a command failed, with the end of its output. */
+function describeFailure(text: string, minutes: number, { code, output }: Finished): string {
+  const how = code === null ? `was not over after ${minutes} minutes` : `ended with code ${code}`;
+  return `${text}\n${how}; the end of its output:\n${output.trimEnd().split("\n").slice(-30).join("\n")}`;
+}
+
+const vitest = (project: string, files: string[]) =>
+  `scripts/with-node node_modules/vitest/vitest.mjs run --project ${project} ${files.join(" ")}`;
+
+const e2e = (name: string, minutes: number): Check => ({
+  name: `e2e-${name}`,
+  shows: `test/e2e/${name}.test.ts passes`,
+  async run({ command }) {
+    await command(
+      vitest(name.startsWith("network") ? "network" : "e2e", [`test/e2e/${name}.test.ts`]),
+      minutes,
+    );
+  },
+});
+
+export const CHECKS: Check[] = [
+  {
+    name: "first-command",
+    shows: "the README's first command sets the host up and runs a program in a machine",
+    async run({ command }) {
+      expectText(
+        await command("./viv run examples/hello.py </dev/null", 60),
+        /hello/i,
+        "the program's output",
+      );
+    },
+  },
+  {
+    name: "kvm",
+    shows: "machines run under KVM",
+    async run({ command }) {
+      expectText(
+        await command("curl -sS http://127.0.0.1:7400/v1/healthz", 2),
+        /"isolation":"kvm"/,
+        "healthz",
+      );
+    },
+  },
+  {
+    name: "doctor",
+    shows: "viv doctor has no finding",
+    async run({ command }) {
+      const { checks } = JSON.parse(await command("./viv doctor --json", 10)) as {
+        checks: { name: string; status: string; found: string }[];
+      };
+      const findings = checks.filter(({ status }) => status !== "ok");
+      if (findings.length > 0)
+        throw new Error(findings.map(({ name, status, found }) => `${status}: ${name}: ${found}`).join("\n"));
+    },
+  },
+  {
+    name: "leaks",
+    shows: "sessions, 20 at once, leave nothing behind when they are deleted",
+    times: 200,
+    async run({ command }, times) {
+      // Machines kept warm come and go by demand.
+      await command("./viv down && VIV_WARM_MACHINES=0 ./viv up --background", 10);
+      await command(`scripts/with-node test/hosts/make-and-delete.ts --sessions ${times} --at-once 20`, 240);
+    },
+  },
+  {
+    name: "pauses",
+    shows: "a pause and a wake keep the memory of a session and its clock",
+    times: 25,
+    async run({ command }, times) {
+      await command(`scripts/with-node test/hosts/pause-and-wake.ts --rounds ${times}`, 90);
+    },
+  },
+  {
+    name: "clock-jump",
+    shows: "a jump of the host's clock reaches its guests, and not their monotonic clock",
+    async run({ command }) {
+      await command("scripts/with-node test/hosts/clock.ts set", 30);
+    },
+  },
+  {
+    name: "suspend",
+    shows: "sessions of a host that was suspended to memory continue, with the right time",
+    async run({ command }) {
+      await command("scripts/with-node test/hosts/clock.ts suspend", 30);
+    },
+  },
+  {
+    name: "kvm-module",
+    shows: "a KVM module that is taken away fails starts with the reason, and nothing else",
+    async run({ command }) {
+      await command("./viv down && VIV_WARM_MACHINES=0 ./viv up --background", 10);
+      await command("scripts/with-node test/hosts/kvm-module.ts", 30);
+    },
+  },
+  {
+    name: "down",
+    shows: "viv down stops the service, and leaves no unit of it",
+    async run({ command }) {
+      await command("./viv down && ! systemctl is-active vivarium-machines.service", 10);
+    },
+  },
+  {
+    name: "unit",
+    shows: "the tests without machines pass",
+    async run({ command }) {
+      await command(`scripts/in-own-network ${vitest("unit", [])}`, 240);
+    },
+  },
+  e2e("jail", 40),
+  e2e("sessions", 40),
+  e2e("lifecycle", 90),
+  e2e("warm-pool", 40),
+  e2e("guest-dies", 60),
+  e2e("host-faults", 60),
+  e2e("full-disk", 60),
+  e2e("cgroup-limits", 60),
+  e2e("cpu-model", 60),
+  e2e("network-egress", 60),
+  {
+    name: "install",
+    shows: "viv install makes the service a unit of systemd that answers",
+    async run({ command }) {
+      await command("./viv install </dev/null", 60);
+      expectText(await command("systemctl is-active vivarium", 2), /^active$/m, "the unit's state");
+      await command("systemd-analyze security vivarium --no-pager | tail -n 1", 5);
+    },
+  },
+  {
+    name: "restarts",
+    shows: "a live machine runs on while the unit is restarted, and while its main process is killed",
+    async run({ command }) {
+      await command("scripts/with-node test/hosts/restarts.ts", 60);
+    },
+  },
+  {
+    name: "reboots",
+    shows:
+      "after a reboot the service answers by itself, and sessions that were live or paused wake with their memory",
+    times: 25,
+    async run({ host, command }, times) {
+      for (let round = 1; round <= times; round++) {
+        await command("scripts/with-node test/hosts/before-reboot.ts", 30);
+        await host.reboot(30 * MINUTE_MS);
+        await command("scripts/with-node test/hosts/after-reboot.ts", 60);
+      }
+    },
+  },
+  {
+    name: "update",
+    shows:
+      "an update by viv install keeps every session, and one that fails leaves the version of before serving, under load",
+    times: 10,
+    async run({ command }, times) {
+      await command(`scripts/with-node test/hosts/update-often.ts --good ${times} --bad ${times}`, 600);
+    },
+  },
+  {
+    name: "power-cuts",
+    shows:
+      "a power cut loses nothing that was acknowledged as durable, and the service answers by itself after it",
+    times: 25,
+    async run(tools, times) {
+      await cutPowerOften(tools, times);
+    },
+  },
+  {
+    name: "uninstall",
+    shows: "viv uninstall removes the service, and with --data all of it",
+    async run({ command }) {
+      await command("./viv uninstall --data --yes </dev/null", 10);
+    },
+  },
+];
+
+function expectText(text: string, wanted: RegExp, what: string): void {
+  if (!wanted.test(text)) throw new Error(`${what} does not match ${wanted}:\n${text.trimEnd()}`);
+}
