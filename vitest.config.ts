@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { QUICK } from "./test/quick.ts";
+import { SLOWNESS } from "./test/support/slowness.ts";
 
 // For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
 process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
@@ -10,6 +11,8 @@ const POSTGRES = "test/support/postgres.ts";
 const E2E = "test/e2e/**/*.test.ts";
 const NETWORK = "test/e2e/network-*.test.ts";
 const MINUTE_MS = 60_000;
+/** How long what hangs is waited for, per minute. */
+const PATIENCE_MS = MINUTE_MS * SLOWNESS;
 /** Tests without machines wait more than they compute. */
 const AT_ONCE = availableParallelism() + 1;
 const { VIV_TEST_PART: part, VIV_TEST_SERVICES: services = "1" } = process.env;
@@ -28,15 +31,15 @@ const e2e = partOf(
 const onMachines = (atOnce: number) => ({
   fileParallelism: atOnce > 1,
   maxWorkers: atOnce,
-  testTimeout: 3 * MINUTE_MS,
-  hookTimeout: 3 * MINUTE_MS,
+  testTimeout: 3 * PATIENCE_MS,
+  hookTimeout: 3 * PATIENCE_MS,
 });
 
 export default defineConfig({
   test: {
     // What ends with the run, a service with its machines or a database server, takes its time on a busy host; cut off, it
     // would be left behind.
-    teardownTimeout: MINUTE_MS,
+    teardownTimeout: PATIENCE_MS,
     projects: [
       {
         test: {
@@ -45,6 +48,7 @@ export default defineConfig({
             "packages/*/src/**/*.test.ts",
             "test/*.test.ts",
             "test/defences/*.test.ts",
+            "test/hosts/*.test.ts",
             "test/contract/fake*.test.ts",
             "test/fuzz/**/*.test.ts",
           ],
@@ -53,8 +57,8 @@ export default defineConfig({
           maxConcurrency: AT_ONCE,
           sequence: { groupOrder: 1 },
           // What hangs is ended; how fast something is, a test says itself.
-          testTimeout: MINUTE_MS,
-          hookTimeout: MINUTE_MS,
+          testTimeout: PATIENCE_MS,
+          hookTimeout: PATIENCE_MS,
         },
       },
       {
