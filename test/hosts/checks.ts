@@ -3,6 +3,9 @@ import type { Finished, Host, HostDisks } from "./host.ts";
 import { cutPowerOften } from "./power-cuts.ts";
 
 const MINUTE_MS = 60_000;
+const RELEASED = "/var/tmp/vivarium-released";
+/** How often a part of a check is run again. */
+const DEATHS = 3;
 /** Every command runs in the project's folder, with the certificates that its base template was built with. */
 const IN_PROJECT =
   "cd /mnt/vivarium/project && export HOME=/root VIV_CA_BUNDLE=/mnt/vivarium/certificates.pem NO_COLOR=1 CI=true VIV_TEST_SLOWNESS=10 && ";
@@ -26,6 +29,8 @@ export interface CheckTools {
    * with the output as it comes.
    */
   command(text: string, minutes: number, seen?: (text: string) => void): Promise<string>;
+  /** Runs a part of a check that can be run again when the host itself has died in it. */
+  part(run: () => Promise<void>): Promise<void>;
 }
 
 /** Makes the tools of the checks; `show` gets the output of every command as it comes. */
@@ -45,7 +50,19 @@ export function toolsFor(
     if (code === 0) return output;
     throw new Error(describeFailure(text, minutes, { code, output }));
   };
-  return { ...place, command };
+  const part: CheckTools["part"] = async (run) => {
+    for (let deaths = 0; ; ) {
+      try {
+        return await run();
+      } catch (error) {
+        const death = await host.death();
+        if (death === undefined || ++deaths > DEATHS) throw error;
+        show(`The host itself has died (${death}): it is booted, and this part of the check runs again.\n`);
+        await host.boot();
+      }
+    }
+  };
+  return { ...place, command, part };
 }
 
 /** Lines that describe how a command failed, with the end of its output. */
@@ -188,12 +205,23 @@ export const CHECKS: Check[] = [
     shows:
       "after a reboot the service answers by itself, and sessions that were live or paused wake with their memory",
     times: 25,
-    async run({ host, command }, times) {
-      for (let round = 1; round <= times; round++) {
-        await command("scripts/with-node test/hosts/before-reboot.ts", 30);
-        await host.reboot(30 * MINUTE_MS);
-        await command("scripts/with-node test/hosts/after-reboot.ts", 60);
-      }
+    async run({ host, command, part }, times) {
+      for (let round = 1; round <= times; round++)
+        await part(async () => {
+          await command("scripts/with-node test/hosts/before-reboot.ts", 30);
+          await host.reboot(30 * MINUTE_MS);
+          await command("scripts/with-node test/hosts/after-reboot.ts", 60);
+        });
+    },
+  },
+  {
+    name: "released",
+    shows: "the last released version installs on a host that has none",
+    async run({ command }) {
+      await command("./viv uninstall --data --yes </dev/null", 10);
+      const tag = "$(git describe --tags --abbrev=0 --match 'v*')";
+      await command(`rm -rf ${RELEASED} && git clone -q --branch "${tag}" . ${RELEASED}`, 10);
+      await command(`ln -s "$PWD/node_modules" ${RELEASED}/node_modules && ${RELEASED}/viv install </dev/null`, 60);
     },
   },
   {
@@ -201,8 +229,11 @@ export const CHECKS: Check[] = [
     shows:
       "an update by viv install keeps every session, and one that fails leaves the version of before serving, under load",
     times: 10,
-    async run({ command }, times) {
-      await command(`scripts/with-node test/hosts/update-often.ts --good ${times} --bad ${times}`, 600);
+    async run({ command, part }, times) {
+      for (let round = 1; round <= times; round++)
+        await part(async () => {
+          await command(`scripts/with-node test/hosts/update-often.ts --round ${round}`, 120);
+        });
     },
   },
   {

@@ -48,14 +48,19 @@ export interface SavedHost extends Pick<HostDisks, "root"> {
   folder: string;
 }
 
-/** The host of this release that was saved before; without one `setUp` makes it from a host that was just built. */
+/**
+ * The host of this release that was saved before, on a machine with these arguments; without one `setUp` makes it from a
+ * host that was just built.
+ */
 export async function savedHost(
   release: Release,
+  machine: string[],
   setUp: (disks: HostDisks, saveTo: string) => Promise<void>,
 ): Promise<SavedHost> {
   const root = await rootOf(release);
   const project = await projectDisk();
-  const folder = path.join(CACHE, `saved-${path.basename(root)}-${path.basename(project, ".img")}`);
+  const inputs = [path.basename(root), path.basename(project, ".img"), shortHash(machine.join(" "))];
+  const folder = path.join(CACHE, `saved-${inputs.join("-")}`);
   if (existsSync(folder)) return { root, folder };
   const part = `${folder}.part`;
   await rm(part, { recursive: true, force: true });
@@ -111,6 +116,8 @@ export async function flatten(file: string, raw: string): Promise<void> {
 
 /** Folder for what one run writes. */
 export const runFolder = (release: Release) => path.join(CACHE, "runs", `${release}-${process.pid}`);
+
+const shortHash = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 12);
 
 function hashOf(inputs: string[]): string {
   const hash = createHash("sha256");

@@ -8,7 +8,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "../support/free-port.ts";
 
 const MEMORY = "8G";
-const PROCESSORS = 2;
 const SSH_LIMIT_MS = 300_000;
 const SAVE_LIMIT_MS = 300_000;
 const PANIC = /Kernel panic - not syncing: .*/g;
@@ -35,6 +34,13 @@ export interface HostDisks {
   saved?: string;
 }
 
+/** What a saved host and the machine that continues it must have in common: arguments of QEMU. */
+export const machineArguments = (processors: number): string[] => [
+  ...["-machine", "q35", "-accel", "tcg,thread=multi"],
+  ...["-cpu", "max,+svm,vgif=off,v-vmsave-vmload=off,vendor=AuthenticAMD,pku=off,la57=off"],
+  ...["-smp", String(processors), "-m", MEMORY],
+];
+
 export interface Finished {
   code: number | null;
   output: string;
@@ -42,14 +48,16 @@ export interface Finished {
 
 export class Host {
   #disks: HostDisks;
+  readonly #machine: string[];
   #port = 0;
   #qemu: ChildProcess | undefined;
   #saved: string | undefined;
   /** Panics on the console before this boot. */
   #panics: number | undefined;
 
-  constructor(disks: HostDisks) {
+  constructor(disks: HostDisks, machine: string[]) {
     this.#disks = disks;
+    this.#machine = machine;
     this.#saved = disks.saved;
   }
 
@@ -100,6 +108,10 @@ export class Host {
     const isPanic = panics?.length !== this.#panics;
     const { exitCode, signalCode } = this.#qemu;
     return isPanic ? panics?.at(-1) : `QEMU ended with ${signalCode ?? `code ${exitCode}`}`;
+  }
+
+  get isOff(): boolean {
+    return this.#qemu === undefined || this.#qemu.exitCode !== null || this.#qemu.signalCode !== null;
   }
 
   /** Runs a shell command as root. Its output goes to `show` as it comes; ended after `limitMs`, with code null. */
@@ -159,27 +171,19 @@ export class Host {
   }
 
   async #ended(): Promise<void> {
-    const qemu = this.#qemu;
-    if (qemu && qemu.exitCode === null && qemu.signalCode === null) await once(qemu, "exit");
+    if (!this.isOff) await once(this.#qemu as ChildProcess, "exit");
   }
 
   #arguments(): string[] {
     const { root, disks } = this.#disks;
     return [
-      ...[
-        "-machine",
-        "q35",
-        "-accel",
-        "tcg,thread=multi",
-        "-cpu",
-        "max,+svm,vgif=off,v-vmsave-vmload=off,vendor=AuthenticAMD,pku=off,la57=off",
-      ],
-      ...["-smp", String(PROCESSORS), "-m", MEMORY, "-nodefaults", "-display", "none", "-serial", "stdio"],
+      ...this.#machine,
+      ...["-nodefaults", "-display", "none", "-serial", "stdio"],
       ...["-no-reboot", "-device", "virtio-rng-pci"],
       ...["-monitor", `unix:${this.#monitor},server=on,wait=off`],
       ...disks.flatMap(diskArguments),
       ...["-kernel", path.join(root, "vmlinuz"), "-initrd", path.join(root, "initrd.img")],
-      ...["-append", "root=LABEL=root rw console=ttyS0 mitigations=off panic=1"],
+      ...["-append", "root=LABEL=root rw console=ttyS0 mitigations=off panic=1 oops=panic"],
       // Nothing leaves this network; only the login comes in.
       ...["-netdev", `user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:${this.#port}-:22`],
       ...["-device", "virtio-net-pci,netdev=net0"],

@@ -1,7 +1,8 @@
 /**
  * Runs Vivarium on hosts as users have them: Debian with systemd, cgroup v2 and KVM, each inside an emulated machine.
  *
- *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK]... [--times N] [--keep] [--quiet]
+ *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK]... [--times N] [--processors N] [--keep]
+ *       [--quiet]
  *
  * Prints each check with what it shows, its time, and why it failed. A host is built and set up once for each commit, and
  * saved while it runs, in ~/.cache/vivarium/hosts; each run continues it. `--times` bounds how often a check repeats itself.
@@ -13,7 +14,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { CHECKS, type Check, type CheckTools, toolsFor } from "./checks.ts";
 import { continued, type Release, runFolder, savedHost } from "./disks.ts";
-import { Host, type HostDisks } from "./host.ts";
+import { Host, type HostDisks, machineArguments } from "./host.ts";
 
 const RELEASES: Release[] = ["trixie", "bookworm"];
 const { values } = parseArgs({
@@ -21,11 +22,13 @@ const { values } = parseArgs({
     release: { type: "string", multiple: true },
     only: { type: "string", multiple: true },
     times: { type: "string", default: "200" },
+    processors: { type: "string", default: "2" },
     keep: { type: "boolean", default: false },
     quiet: { type: "boolean", default: false },
   },
 });
 const releases = RELEASES.filter((name) => values.release?.includes(name) ?? true);
+const machine = machineArguments(Number(values.processors));
 const checks = CHECKS.filter(({ name }) => values.only?.includes(name) ?? true);
 refuseUnknown("--release", values.release, RELEASES);
 refuseUnknown(
@@ -43,9 +46,9 @@ async function checkOn(release: Release): Promise<number> {
   const started = Date.now();
   const folder = runFolder(release);
   say(release, "building and setting up the host, if this commit's is not there yet");
-  const saved = await savedHost(release, (disks, saveTo) => setUp(release, disks, saveTo));
+  const saved = await savedHost(release, machine, (disks, saveTo) => setUp(release, disks, saveTo));
   const disks = await continued(folder, saved);
-  const host = new Host(disks);
+  const host = new Host(disks, machine);
   let failures = 0;
   try {
     await host.boot();
@@ -60,7 +63,7 @@ async function checkOn(release: Release): Promise<number> {
 
 /** Boots a host that was just built, sets it up as the README says, and saves it. */
 async function setUp(release: Release, disks: HostDisks, saveTo: string): Promise<void> {
-  const host = new Host(disks);
+  const host = new Host(disks, machine);
   const started = Date.now();
   try {
     say(release, "its disks are built; booting");
@@ -91,25 +94,13 @@ async function passes(place: Place, check: Check): Promise<boolean> {
   const shows = times > 1 ? `${check.shows} (${times} times)` : check.shows;
   show(`\n== ${check.name}: ${shows}\n`);
   try {
-    await runTwiceIfNeeded(place, () => check.run(toolsFor(place, show), times));
+    const tools = toolsFor(place, show);
+    await tools.part(() => check.run(tools, times));
     say(release, `ok    ${check.name} (${seconds(started)}): ${shows}`);
     return true;
   } catch (error) {
     say(release, `FAILED ${check.name} (${seconds(started)}): ${shows}\n${String(error)}`);
     return false;
-  }
-}
-
-/** A host whose own kernel died shows nothing of the check: it is booted, and the check begins again. */
-async function runTwiceIfNeeded({ release, host }: Place, run: () => Promise<void>): Promise<void> {
-  try {
-    await run();
-  } catch (error) {
-    const death = await host.death();
-    if (death === undefined) throw error;
-    say(release, `the host itself has died (${death}); it is booted, and the check runs again`);
-    await host.boot();
-    await run();
   }
 }
 

@@ -25,7 +25,7 @@ interface Acknowledged {
 
 /** The service starts at boot by itself before this check: `viv install` was called. */
 export async function cutPowerOften(
-  { host, command, folder, disks }: CheckTools,
+  { host, command, part, folder, disks }: CheckTools,
   rounds: number,
 ): Promise<void> {
   const disk = path.join(folder, "durable.img");
@@ -34,6 +34,9 @@ export async function cutPowerOften(
   await flatten(disks.disks[0].file, disk);
   const kept: string[] = [];
   const boot = async (log?: string) => {
+    await host.cutPower();
+    // QEMU writes to a log that is there, from its beginning.
+    if (log !== undefined) await writeFile(log, "");
     host.replaceRoot({
       file: await overlay(path.join(folder, "cut.qcow2"), disk),
       ...(log !== undefined && { writeLog: log }),
@@ -41,9 +44,7 @@ export async function cutPowerOften(
     await host.boot();
     await command(`scripts/with-node test/hosts/after-cut.ts '${JSON.stringify(kept)}'`, 60);
   };
-  for (let round = 1; round <= rounds; round++) {
-    // QEMU writes to a log that is there, from its beginning.
-    await writeFile(writeLog, "");
+  const cut = async (round: number) => {
     await boot(writeLog);
     const loadedFrom = statSync(writeLog).size;
     const acknowledged: Acknowledged[] = [];
@@ -51,6 +52,7 @@ export async function cutPowerOften(
       acknowledged.push(...statesIn(text).map((state) => ({ state, at: statSync(writeLog).size }))),
     ).catch(() => {});
     await sleep(randomInt(SHORTEST_MS, LONGEST_MS));
+    if (host.isOff) throw new Error("the host was off before its power was cut");
     await host.cutPower();
     await load;
     const ends = await unsafeEnds(writeLog, loadedFrom);
@@ -61,8 +63,9 @@ export async function cutPowerOften(
     console.log(
       `cut ${round}: ${kept.length} states acknowledged so far; ${lost} of ${writes} writes lost, at one of ${ends.length} instants`,
     );
-  }
-  await boot();
+  };
+  for (let round = 1; round <= rounds; round++) await part(() => cut(round));
+  await part(boot);
 }
 
 /** Whole lines `kept KIND ID SUM` of the load: each was acknowledged by the service before it was printed. */

@@ -1,7 +1,7 @@
 /**
- * Updates the unit of this host to next versions by `viv install`, under load: `update-often.ts --good 10 --bad 10`. Good
- * ones add a migration. Bad ones are of these kinds, one after the other; after each the version of before serves, with
- * its rows, and nothing that was acknowledged is lost:
+ * Updates the unit of this host twice by `viv install`, under load: `update-often.ts --round 1`. The first update adds a
+ * migration. The second is bad, of a kind that the round's number chooses; after it the version of before serves, with its
+ * rows, and nothing that was acknowledged is lost. The kinds:
  */
 import { execFileSync, spawn } from "node:child_process";
 import {
@@ -35,40 +35,41 @@ const COPIES = `/usr/local/lib/vivarium/${UNIT}`;
 const JOURNAL = `${COPIES}/update.json`;
 const FILLER = `${COPIES}.filler`;
 const PROJECT = path.join(import.meta.dirname, "../..");
+/** Checkouts of the next versions: one that gains a migration with each good update, and a spoiled copy of it. */
 const NEXT = "/var/tmp/vivarium-next";
-const MIGRATIONS = path.join(NEXT, "packages/control/src/db/migrations");
-const CONTROL = path.join(NEXT, "packages/control/src/main.ts");
+const BAD = "/var/tmp/vivarium-bad";
 /** Bytes that a full disk has left: less than any copy needs. */
 const LEFT_BYTES = 256 * 1024 * 1024;
 const ENDS_WITHIN_MS = 1_200_000;
 
-const { values } = parseArgs({
-  options: { good: { type: "string", default: "10" }, bad: { type: "string", default: "10" } },
-});
+const { values } = parseArgs({ options: { round: { type: "string", default: "1" } } });
 
 const load = new UpdateLoad();
 
-/** A checkout that is changed from round to round; its packages of npm are the project's. */
-function makeNext(): void {
-  rmSync(NEXT, { recursive: true, force: true });
-  const isNeeded = (source: string) =>
-    !/^(\.git|node_modules|guest\/target)$/.test(path.relative(PROJECT, source));
-  cpSync(PROJECT, NEXT, { recursive: true, verbatimSymlinks: true, filter: isNeeded });
-  symlinkSync(path.join(PROJECT, "node_modules"), path.join(NEXT, "node_modules"));
+/** Copies a checkout; its packages of npm are the project's. */
+function copyCheckout(from: string, to: string): void {
+  rmSync(to, { recursive: true, force: true });
+  const isNeeded = (source: string) => !/^(\.git|node_modules|guest\/target)$/.test(path.relative(from, source));
+  cpSync(from, to, { recursive: true, verbatimSymlinks: true, filter: isNeeded });
+  symlinkSync(path.join(PROJECT, "node_modules"), path.join(to, "node_modules"));
 }
 
-/** Adds a migration with the next number; returns the function that takes it away. */
-function addMigration(sql: string): () => void {
-  const number = readdirSync(MIGRATIONS).filter((name) => name.endsWith(".sql")).length + 1;
-  const file = path.join(MIGRATIONS, `${String(number).padStart(4, "0")}_update_${number}.sql`);
-  writeFileSync(file, sql.replaceAll("NUMBER", String(number)));
-  return () => rmSync(file);
+const controlIn = (checkout: string) => path.join(checkout, "packages/control/src");
+const migrationsIn = (checkout: string) => path.join(controlIn(checkout), "db/migrations");
+
+/** Adds a migration with the next number. */
+function addMigration(checkout: string, sql: string): void {
+  const number = readdirSync(migrationsIn(checkout)).filter((name) => name.endsWith(".sql")).length + 1;
+  const file = `${String(number).padStart(4, "0")}_update_${number}.sql`;
+  writeFileSync(path.join(migrationsIn(checkout), file), sql.replaceAll("NUMBER", String(number)));
 }
+
+const MAKES_TABLE = "create table if not exists update_NUMBER (id integer);";
 
 async function updateWell(round: number): Promise<void> {
-  addMigration("create table update_NUMBER (id integer);");
+  addMigration(NEXT, MAKES_TABLE);
   const before = await versions();
-  const { code, output } = await install();
+  const { code, output } = await install(NEXT);
   if (code !== 0) throw new Error(`update ${round} ended with code ${code}:\n${output}`);
   const after = await versions();
   if (after.copy === before.copy) throw new Error(`update ${round} left the copy ${after.copy}`);
@@ -79,15 +80,18 @@ async function updateWell(round: number): Promise<void> {
 
 async function updateBadly(round: number, kind: Kind): Promise<void> {
   const before = await versions();
-  const clearUp = SPOIL[kind]();
-  const installing = install(kind);
-  const { code, output } = await installing;
-  clearUp();
+  copyCheckout(NEXT, BAD);
+  addMigration(BAD, kind === "migration fails" ? `${MAKES_TABLE} select 1 / 0;` : MAKES_TABLE);
+  if (kind === "control dies") letControlDie();
+  if (kind === "disk is full") fillDisk();
+  const { code, output } = await install(BAD, kind);
+  rmSync(FILLER, { force: true });
   await untilSettled();
   const after = await versions();
   // An install that is killed may have got to its end.
-  const mayBeNew = kind === "install is killed" && after.copy !== before.copy;
-  if (!mayBeNew) {
+  const isNew = kind === "install is killed" && after.copy !== before.copy;
+  if (isNew) cpSync(migrationsIn(BAD), migrationsIn(NEXT), { recursive: true });
+  if (!isNew) {
     expectEqual(after.copy, before.copy, `the copy after ${kind}`);
     if (kind !== "install is killed" && code !== 1)
       throw new Error(`bad update ${round} (${kind}) ended with code ${code}:\n${output}`);
@@ -98,38 +102,23 @@ async function updateBadly(round: number, kind: Kind): Promise<void> {
   report(`bad update ${round} (${kind})`, after);
 }
 
-/** Makes the next version bad; each returns what mends it. */
-const SPOIL: Record<Kind, () => () => void> = {
-  "migration fails": () => addMigration("create table update_NUMBER (id integer); select 1 / 0;"),
-  "control dies": () => {
-    const takeAway = addMigration("create table update_NUMBER (id integer);");
-    const source = readFileSync(CONTROL, "utf8");
-    // After the migration: the rows of before must be put back.
-    writeFileSync(CONTROL, source.replace("app.startSweeps();", "process.exit(1);"));
-    return () => {
-      writeFileSync(CONTROL, source);
-      takeAway();
-    };
-  },
-  "disk is full": () => {
-    const takeAway = addMigration("create table update_NUMBER (id integer);");
-    const { bavail, bsize } = statfsSync(COPIES);
-    execFileSync("fallocate", ["-l", String(bavail * bsize - LEFT_BYTES), FILLER]);
-    return () => {
-      rmSync(FILLER);
-      takeAway();
-    };
-  },
-  "unit is killed": () => addMigration("create table update_NUMBER (id integer);"),
-  "install is killed": () => {
-    addMigration("create table update_NUMBER (id integer);");
-    return () => {};
-  },
-};
+/** After the migration: the rows of before must be put back. */
+function letControlDie(): void {
+  const file = path.join(controlIn(BAD), "main.ts");
+  const source = readFileSync(file, "utf8");
+  const spoiled = source.replace("app.startSweeps();", "process.exit(1);");
+  if (spoiled === source) throw new Error(`${file} does not start its sweeps where this expects it`);
+  writeFileSync(file, spoiled);
+}
 
-async function install(kind?: Kind): Promise<{ code: number | null; output: string }> {
-  const child = spawn(path.join(NEXT, "viv"), ["install"], {
-    cwd: NEXT,
+function fillDisk(): void {
+  const { bavail, bsize } = statfsSync(COPIES);
+  execFileSync("fallocate", ["-l", String(bavail * bsize - LEFT_BYTES), FILLER]);
+}
+
+async function install(checkout: string, kind?: Kind): Promise<{ code: number | null; output: string }> {
+  const child = spawn(path.join(checkout, "viv"), ["install"], {
+    cwd: checkout,
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
@@ -195,12 +184,13 @@ function report(what: string, { copy }: Found): void {
   console.log(`${what}: ${path.basename(copy ?? "")} serves; ${JSON.stringify(load.figures)}`);
 }
 
-makeNext();
+const round = Number(values.round);
+rmSync(FILLER, { force: true });
+await untilSettled();
+if (!existsSync(NEXT)) copyCheckout(PROJECT, NEXT);
 await load.start();
 await load.check();
-for (let round = 1; round <= Number(values.good); round++) await updateWell(round);
-for (let round = 1; round <= Number(values.bad); round++)
-  await updateBadly(round, KINDS[(round - 1) % KINDS.length] as Kind);
+await updateWell(round);
+await updateBadly(round, KINDS[(round - 1) % KINDS.length] as Kind);
 console.log(`nothing acknowledged was lost: ${JSON.stringify(load.figures)}`);
 await load.stop();
-rmSync(NEXT, { recursive: true });

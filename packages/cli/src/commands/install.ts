@@ -98,7 +98,7 @@ async function install(call: Call<Options>): Promise<void> {
   requireRootFor("install");
   requireSystemd("install");
   const { name } = call.options;
-  const lock = await takeUpdateLock(name);
+  const lock = await takeUpdateLock(name, "viv install");
   try {
     // An unfinished update that stays so is no reason against a version that may mend it.
     const settled = await settleUpdate(call, name);

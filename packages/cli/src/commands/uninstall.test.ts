@@ -33,7 +33,7 @@ vi.mock("../service/stop-service.ts", () => ({
 }));
 vi.mock("../update/update-lock.ts", () => ({
   takeUpdateLock: async (unit: string) => {
-    if (host.isLocked) throw new CliError(`another viv install (pid 7) is at work on ${unit}.service`);
+    if (host.isLocked) throw new CliError(`viv install (pid 7) is at work on ${unit}.service`);
     seen.events.push("locked");
     return { release: async () => void seen.events.push("released") };
   },

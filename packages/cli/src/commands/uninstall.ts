@@ -66,7 +66,7 @@ async function uninstall(call: Call<Options>): Promise<number> {
   requireRootFor("uninstall");
   checkOptions(call.options);
   // An install that is at work would write the unit and its copies again.
-  const lock = await takeUpdateLock(call.options.name);
+  const lock = await takeUpdateLock(call.options.name, "viv uninstall");
   try {
     return await uninstallLocked(call);
   } finally {
