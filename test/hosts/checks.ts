@@ -6,9 +6,10 @@ const MINUTE_MS = 60_000;
 const RELEASED = "/var/tmp/vivarium-released";
 /** How often a part of a check is run again. */
 const DEATHS = 3;
-/** Every command runs in the project's folder, with the certificates that its base template was built with. */
-const IN_PROJECT =
-  "cd /mnt/vivarium/project && export HOME=/root VIV_CA_BUNDLE=/mnt/vivarium/certificates.pem NO_COLOR=1 CI=true VIV_TEST_SLOWNESS=10 && ";
+/** What every command has: the certificates that its base template was built with, and compiled code of the one before. */
+const SETTINGS =
+  "HOME=/root VIV_CA_BUNDLE=/mnt/vivarium/certificates.pem NO_COLOR=1 CI=true VIV_TEST_SLOWNESS=10 NODE_COMPILE_CACHE=/var/tmp/compiled";
+const IN_PROJECT = `cd /mnt/vivarium/project && export ${SETTINGS} && `;
 
 export interface Check {
   name: string;
