@@ -6,7 +6,7 @@ const MINUTE_MS = 60_000;
 const RELEASED = "/var/tmp/vivarium-released";
 /** How often a part of a check is run again. */
 const DEATHS = 3;
-/** What every command has: the certificates that its base template was built with, and compiled code of the one before. */
+/** Settings of every command: the certificates that its base template was built with, and what the one before compiled. */
 const SETTINGS =
   "HOME=/root VIV_CA_BUNDLE=/mnt/vivarium/certificates.pem NO_COLOR=1 CI=true VIV_TEST_SLOWNESS=10 NODE_COMPILE_CACHE=/var/tmp/compiled";
 const IN_PROJECT = `cd /mnt/vivarium/project && export ${SETTINGS} && `;
@@ -222,7 +222,10 @@ export const CHECKS: Check[] = [
       await command("./viv uninstall --data --yes </dev/null", 10);
       const tag = "$(git describe --tags --abbrev=0 --match 'v*')";
       await command(`rm -rf ${RELEASED} && git clone -q --branch "${tag}" . ${RELEASED}`, 10);
-      await command(`ln -s "$PWD/node_modules" ${RELEASED}/node_modules && ${RELEASED}/viv install </dev/null`, 60);
+      await command(
+        `ln -s "$PWD/node_modules" ${RELEASED}/node_modules && ${RELEASED}/viv install </dev/null`,
+        60,
+      );
     },
   },
   {

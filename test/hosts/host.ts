@@ -34,7 +34,7 @@ export interface HostDisks {
   saved?: string;
 }
 
-/** What a saved host and the machine that continues it must have in common: arguments of QEMU. */
+/** Arguments of QEMU that a saved host and the machine that continues it must have in common. */
 export const machineArguments = (processors: number): string[] => [
   ...["-machine", "q35", "-accel", "tcg,thread=multi"],
   ...["-cpu", "max,+svm,vgif=off,v-vmsave-vmload=off,vendor=AuthenticAMD,pku=off,la57=off"],

@@ -49,7 +49,8 @@ const load = new UpdateLoad();
 /** Copies a checkout; its packages of npm are the project's. */
 function copyCheckout(from: string, to: string): void {
   rmSync(to, { recursive: true, force: true });
-  const isNeeded = (source: string) => !/^(\.git|node_modules|guest\/target)$/.test(path.relative(from, source));
+  const isNeeded = (source: string) =>
+    !/^(\.git|node_modules|guest\/target)$/.test(path.relative(from, source));
   cpSync(from, to, { recursive: true, verbatimSymlinks: true, filter: isNeeded });
   symlinkSync(path.join(PROJECT, "node_modules"), path.join(to, "node_modules"));
 }

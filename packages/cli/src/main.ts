@@ -1,21 +1,7 @@
 /** Entry point of `viv`: runs one command line and exits with its code. */
-import { CliError } from "./cli-error.ts";
-import { readConfig } from "./config.ts";
-import { EXIT } from "./exit-codes.ts";
-import { runCommandLine } from "./program.ts";
-import { processTerminal } from "./terminal.ts";
+import { keepCompiledCode } from "@vivarium/kit/compiled-code";
 
-// A closed pipe (`| head`) is handled at the next write; without a listener the error would end viv with a stack trace.
-for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-process.exitCode = await main();
-
-async function main(): Promise<number> {
-  try {
-    const config = readConfig();
-    return await runCommandLine(process.argv.slice(2), { config, terminal: processTerminal });
-  } catch (error) {
-    if (!(error instanceof CliError)) throw error;
-    processTerminal.note(`viv: ${error.message}`);
-    return error.exitCode ?? EXIT.failed;
-  }
-}
+keepCompiledCode();
+// Only what is imported after that call is read compiled.
+const { runMain } = await import("./run-main.ts");
+process.exitCode = await runMain();

@@ -1,5 +1,6 @@
 /** Control plane process: configuration → app → listen → signals. */
 import { PAUSE_ALL_LIMIT_MS, PAUSE_ALL_SIGNAL } from "@vivarium/contract/supervision";
+import { saveCompiledCode } from "@vivarium/kit/compiled-code";
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
@@ -12,6 +13,7 @@ import { listenForMetrics } from "./metrics/listen.ts";
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog("control", config.logLevel);
+  saveCompiledCode();
   await enterControlDir(config.controlDir, config.user);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);

@@ -1,4 +1,5 @@
 /** The gateway's program, which filters guests' HTTP and TLS by name, answers their DNS, and serves previews. */
+import { saveCompiledCode } from "@vivarium/kit/compiled-code";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { startApp } from "./app.ts";
@@ -15,6 +16,7 @@ async function main(): Promise<void> {
       "few open connections: this host lets nobody raise the limit",
     );
   }
+  saveCompiledCode();
   await becomeUser(config.user);
   const app = await startApp(config, log);
   log.info({ node: config.nodeSocket }, "gateway ready");

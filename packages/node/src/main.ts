@@ -1,4 +1,5 @@
 /** Entry point of the node daemon, which needs root. */
+import { saveCompiledCode } from "@vivarium/kit/compiled-code";
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
@@ -12,6 +13,7 @@ if (process.getuid?.() !== 0) {
   process.exit(1);
 }
 armCrashPoint(config.crashAt, config.dataDir);
+saveCompiledCode();
 const app = await startApp(config, log);
 log.info(
   { socket: config.socketPath, baselines: app.deps.baselines.all.length, qemu: app.deps.qemu.version },

@@ -1,3 +1,4 @@
+import { compiledCodeDir } from "@vivarium/kit/compiled-code";
 import type { CliConfig } from "../config.ts";
 import type { Layout } from "./layout.ts";
 
@@ -7,6 +8,7 @@ export function childEnvOf(
   facts: { layout: Layout; listen: string; controlUser: string; gatewayUser: string },
 ): Record<string, string> {
   const { layout } = facts;
+  const compiled = compiledCodeDir();
   return {
     VIV_GATEWAY_USER: facts.gatewayUser,
     VIV_CONTROL_USER: facts.controlUser,
@@ -22,5 +24,6 @@ export function childEnvOf(
     VIV_LISTEN: facts.listen,
     VIV_SUPERVISED: "1",
     NODE_NO_WARNINGS: "1",
+    ...(compiled !== undefined && { NODE_COMPILE_CACHE: compiled }),
   };
 }
