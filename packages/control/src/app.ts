@@ -11,6 +11,7 @@ import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
 import { migrate } from "./db/migrate.ts";
+import { requireOwnOrEmptyDatabase } from "./db/own-tables.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
@@ -302,6 +303,7 @@ async function prepareStore(
     log.info({ schema, file }, "saved the rows before the schema changes");
   };
   // The database may still be starting.
+  await untilStored(() => requireOwnOrEmptyDatabase(url));
   const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });

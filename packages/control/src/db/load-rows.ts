@@ -3,7 +3,7 @@ import type { Log } from "@vivarium/kit/log";
 import pg from "pg";
 import { type Column, listColumns, listTables, quoteName } from "./dump-rows.ts";
 import { migrate } from "./migrate.ts";
-import { hasOwnSchema, listForeignTables } from "./own-tables.ts";
+import { hasOwnSchema, listForeignTables, refusalOfForeign } from "./own-tables.ts";
 import { openDatabase } from "./pool.ts";
 
 /** Rows and characters of one insert, at most. */
@@ -89,20 +89,9 @@ async function requireOwnOrEmpty(
 ): Promise<{ isOwn: boolean }> {
   const isOwn = await hasOwnSchema(client);
   const foreign = isOwn && keepAside === "update" ? [] : await listForeignTables(client);
-  if (foreign.length > 0) throw new Error(await refusalOf(client, foreign, isOwn));
+  if (foreign.length > 0) throw new Error(await refusalOfForeign(client, foreign, isOwn));
   if (isOwn && !keepAside) throw new Error("the database has tables of this service already");
   return { isOwn };
-}
-
-async function refusalOf(client: pg.Client, foreign: string[], isOwn: boolean): Promise<string> {
-  const { rows } = await client.query("select current_database() as name");
-  const named = `${foreign.slice(0, 3).join(", ")}${foreign.length > 3 ? ", …" : ""}`;
-  const count = `${foreign.length} ${foreign.length === 1 ? "table" : "tables"}`;
-  return (
-    `the database ${rows[0].name} has ${count} of another application (${named}) in its schema public` +
-    `${isOwn ? " beside those of this service" : " and none of this service"}; nothing was changed. ` +
-    "Make a database for this service alone, and name it in DATABASE_URL"
-  );
 }
 
 /** Our tables must not be there yet. */

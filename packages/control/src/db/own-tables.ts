@@ -1,5 +1,5 @@
 /** Distinguishes the tables that the migrations of this service make from those of another application in the same schema. */
-import type pg from "pg";
+import pg from "pg";
 import { listMigrations, readMigration } from "./migrate.ts";
 
 /** Names of the tables that any migration makes. */
@@ -38,4 +38,38 @@ export async function listForeignTables(client: pg.Client): Promise<string[]> {
     [own],
   );
   return rows.map(({ name }) => name);
+}
+
+/**
+ * Throws if the schema `public` has tables of another application, and none of this service: no table of ours is made
+ * among them because a `DATABASE_URL` was mistaken.
+ */
+export async function requireOwnOrEmptyDatabase(url: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url, application_name: "vivarium-control" });
+  await client.connect();
+  try {
+    // With another search path our tables are made elsewhere.
+    const { rows } = await client.query("select current_schema() as name");
+    if (rows[0].name !== "public" || (await hasOwnSchema(client))) return;
+    const foreign = await listForeignTables(client);
+    if (foreign.length > 0) throw new Error(await refusalOfForeign(client, foreign, false));
+  } finally {
+    await client.end();
+  }
+}
+
+/** The reason why a database with tables of another application is not used, with the way out. */
+export async function refusalOfForeign(
+  client: pg.Client,
+  foreign: string[],
+  isOwn: boolean,
+): Promise<string> {
+  const { rows } = await client.query("select current_database() as name");
+  const named = `${foreign.slice(0, 3).join(", ")}${foreign.length > 3 ? ", …" : ""}`;
+  const count = `${foreign.length} ${foreign.length === 1 ? "table" : "tables"}`;
+  return (
+    `the database ${rows[0].name} has ${count} of another application (${named}) in its schema public` +
+    `${isOwn ? " beside those of this service" : " and none of this service"}; nothing was changed. ` +
+    "Make a database for this service alone, and name it in DATABASE_URL"
+  );
 }
