@@ -1,8 +1,8 @@
 /**
  * Runs Vivarium on hosts as users have them: Debian with systemd, cgroup v2 and KVM, each inside an emulated machine.
  *
- *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK]... [--times N] [--processors N] [--keep]
- *       [--quiet]
+ *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK[=TIMES]]... [--times N]
+ *       [--processors N] [--keep] [--quiet]
  *
  * Prints each check with what it shows, its time, and why it failed. A host is built and set up once for each commit, and
  * saved while it runs, in ~/.cache/vivarium/hosts; each run continues it. `--times` bounds how often a check repeats itself.
@@ -29,11 +29,13 @@ const { values } = parseArgs({
 });
 const releases = RELEASES.filter((name) => values.release?.includes(name) ?? true);
 const machine = machineArguments(Number(values.processors));
-const checks = CHECKS.filter(({ name }) => values.only?.includes(name) ?? true);
+/** The checks that were asked for, all of them if empty, with how often each repeats itself. */
+const only = new Map((values.only ?? []).map((one) => one.split("=") as [name: string, times: string]));
+const checks = CHECKS.filter(({ name }) => only.size === 0 || only.has(name));
 refuseUnknown("--release", values.release, RELEASES);
 refuseUnknown(
   "--only",
-  values.only,
+  [...only.keys()],
   CHECKS.map(({ name }) => name),
 );
 
@@ -90,7 +92,7 @@ async function passes(place: Place, check: Check): Promise<boolean> {
     appendFileSync(path.join(folder, "log"), text);
     if (!values.quiet) process.stdout.write(text);
   };
-  const times = Math.min(check.times ?? 1, Number(values.times));
+  const times = Math.min(check.times ?? 1, Number(only.get(check.name) ?? values.times));
   const shows = times > 1 ? `${check.shows} (${times} times)` : check.shows;
   show(`\n== ${check.name}: ${shows}\n`);
   try {

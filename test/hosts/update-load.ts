@@ -12,6 +12,8 @@ const SUM = "sha256sum </dev/shm/noise";
 const SETTLES_WITHIN_MS = 300_000;
 const SHOWS_WITHIN_MS = 120_000;
 const POLL_MS = 200;
+/** Between two runs, and between two creates: the update must get on beside them on a host that is emulated. */
+const PAUSE_MS = 2_000;
 /** Sessions that the load keeps, the oldest of which it deletes for the next one. */
 const KEPT = 2;
 
@@ -116,7 +118,7 @@ export class UpdateLoad {
         .catch(() => undefined);
       if (result) expectEqual(result.stdout, "42\n", "the output of a run");
       this.#figures[result ? "runs" : "cut"]++;
-      if (!result) await sleep(POLL_MS);
+      await sleep(result ? PAUSE_MS : POLL_MS);
     }
   }
 
@@ -129,7 +131,7 @@ export class UpdateLoad {
         await this.#client.sessions.waitUntilLive(made.session_id).catch(() => undefined);
       }
       if (this.#acknowledged.length > KEPT) await this.#deleteOldest();
-      await sleep(POLL_MS);
+      await sleep(made ? PAUSE_MS : POLL_MS);
     }
   }
 
