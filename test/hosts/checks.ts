@@ -202,20 +202,6 @@ export const CHECKS: Check[] = [
     },
   },
   {
-    name: "reboots",
-    shows:
-      "after a reboot the service answers by itself, and sessions that were live or paused wake with their memory",
-    times: 25,
-    async run({ host, command, part }, times) {
-      for (let round = 1; round <= times; round++)
-        await part(async () => {
-          await command("scripts/with-node test/hosts/before-reboot.ts", 30);
-          await host.reboot(30 * MINUTE_MS);
-          await command("scripts/with-node test/hosts/after-reboot.ts", 60);
-        });
-    },
-  },
-  {
     name: "released",
     shows: "the last released version installs on a host that has none",
     async run({ command }) {
@@ -237,6 +223,20 @@ export const CHECKS: Check[] = [
       for (let round = 1; round <= times; round++)
         await part(async () => {
           await command(`scripts/with-node test/hosts/update-often.ts --round ${round}`, 120);
+        });
+    },
+  },
+  {
+    name: "reboots",
+    shows:
+      "after a reboot the service answers by itself, and sessions that were live or paused wake with their memory",
+    times: 25,
+    async run({ host, command, part }, times) {
+      for (let round = 1; round <= times; round++)
+        await part(async () => {
+          await command("scripts/with-node test/hosts/before-reboot.ts", 30);
+          await host.reboot(30 * MINUTE_MS);
+          await command("scripts/with-node test/hosts/after-reboot.ts", 60);
         });
     },
   },
