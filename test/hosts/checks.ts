@@ -4,6 +4,10 @@ import { cutPowerOften } from "./power-cuts.ts";
 
 const MINUTE_MS = 60_000;
 const RELEASED = "/var/tmp/vivarium-released";
+const UNIT_FILE = "/etc/systemd/system/vivarium.service";
+/** What set-up would fetch is kept from `--data`, since the host has no network. */
+const UNINSTALL_BUT_CACHE =
+  "mv /mnt/vivarium/cache /mnt/vivarium/kept && ./viv uninstall --data --yes </dev/null && mv /mnt/vivarium/kept /mnt/vivarium/cache && ln -sfn /mnt/vivarium/cache /root/.cache/vivarium";
 /** How often a part of a check is run again. */
 const DEATHS = 3;
 /** Settings of every command: the certificates that its base template was built with, and what the one before compiled. */
@@ -205,7 +209,7 @@ export const CHECKS: Check[] = [
     name: "released",
     shows: "the last released version installs on a host that has none",
     async run({ command }) {
-      await command("./viv uninstall --data --yes </dev/null", 10);
+      await command(`[ ! -e ${UNIT_FILE} ] || { ${UNINSTALL_BUT_CACHE}; }`, 20);
       const tag = "$(git describe --tags --abbrev=0 --match 'v*')";
       await command(`rm -rf ${RELEASED} && git clone -q --branch "${tag}" . ${RELEASED}`, 10);
       await command(

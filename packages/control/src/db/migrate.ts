@@ -10,7 +10,7 @@ const MIGRATION_LOCK = 7_483_920_117;
 
 /**
  * Brings the schema up to the newest migration of this release, or to that of `upTo`. Refuses a schema that is newer than
- * the release. `beforeChange` is awaited before the first migration of a database that has a schema already.
+ * the release. `beforeChange` is awaited before the first migration of a database that was in use before.
  */
 export async function migrate(
   db: Database,
@@ -26,10 +26,16 @@ export async function migrate(
     .executeTakeFirstOrThrow();
   requireKnown(applied.number, all);
   const pending = all.filter(({ number }) => number > applied.number && number <= upTo);
-  if (pending.length > 0 && applied.number > 0) await beforeChange?.(applied.number);
+  if (pending.length > 0 && applied.number > 0 && (await wasInUse(db))) await beforeChange?.(applied.number);
   const done: number[] = [];
   for (const { number, name } of pending) if (await applyMigration(db, number, name)) done.push(number);
   return done;
+}
+
+/** False for a fresh database that another instance brings up to date at the same time. */
+async function wasInUse(db: Database): Promise<boolean> {
+  const row = await db.selectFrom("installation").select("only_row").executeTakeFirst();
+  return row !== undefined;
 }
 
 export interface Migration {
