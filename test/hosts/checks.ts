@@ -5,7 +5,7 @@ import { cutPowerOften } from "./power-cuts.ts";
 const MINUTE_MS = 60_000;
 const RELEASED = "/var/tmp/vivarium-released";
 const UNIT_FILE = "/etc/systemd/system/vivarium.service";
-/** What set-up would fetch is kept from `--data`, since the host has no network. */
+/** Keeps the downloads of set-up from `--data`, since the host has no network. */
 const UNINSTALL_BUT_CACHE =
   "mv /mnt/vivarium/cache /mnt/vivarium/kept && ./viv uninstall --data --yes </dev/null && mv /mnt/vivarium/kept /mnt/vivarium/cache && ln -sfn /mnt/vivarium/cache /root/.cache/vivarium";
 /** How often a part of a check is run again. */

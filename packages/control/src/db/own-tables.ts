@@ -48,6 +48,8 @@ export async function requireOwnOrEmptyDatabase(url: string): Promise<void> {
   const client = new pg.Client({ connectionString: url, application_name: "vivarium-control" });
   await client.connect();
   try {
+    // One snapshot: another instance may make our tables at this moment.
+    await client.query("begin isolation level repeatable read read only");
     // With another search path our tables are made elsewhere.
     const { rows } = await client.query("select current_schema() as name");
     if (rows[0].name !== "public" || (await hasOwnSchema(client))) return;

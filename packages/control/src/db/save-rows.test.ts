@@ -14,10 +14,16 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
+/** A database that was in use, if it has a schema. */
 async function databaseOfSchema(upTo: number) {
   const url = await createEmptyDatabase();
   const db = openDatabase({ url, log: silentLog });
   await migrate(db, { upTo });
+  if (upTo > 0)
+    await db
+      .insertInto("installation")
+      .values({ pepper_check: Buffer.of(1) })
+      .execute();
   return { url, db };
 }
 
@@ -36,7 +42,7 @@ test("rows that were saved before a migration load into a database of the schema
       yield* lines;
     })(),
   );
-  expect(loaded).toEqual({ rows: 1, aside: expect.stringMatching(/^before_update_/) });
+  expect(loaded).toEqual({ rows: 2, aside: expect.stringMatching(/^before_update_/) });
   const again = openDatabase({ url, log: silentLog });
   expect((await migrate(again))[0]).toBe(4);
   expect(await again.selectFrom("orgs").select("id").execute()).toEqual([{ id: "org_a" }]);
@@ -50,6 +56,16 @@ test("nothing is saved of a database without a schema, or where no migration is 
   };
   await migrate(db, { beforeChange });
   expect(await migrate(db, { beforeChange })).toEqual([]);
+  await db.destroy();
+});
+
+test("nothing is saved of a fresh database that another process brings up to date at the same time", async () => {
+  const { db } = await databaseOfSchema(3);
+  await db.deleteFrom("installation").execute();
+  const beforeChange = async () => {
+    throw new Error("saved");
+  };
+  expect((await migrate(db, { beforeChange }))[0]).toBe(4);
   await db.destroy();
 });
 
