@@ -1,5 +1,5 @@
 /** The checks of an update before it stops anything, and rows that are put back, with a real database. */
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
@@ -62,6 +62,20 @@ test("a version that is older than the schema is refused with both numbers", asy
 test("a copy whose viv does not run is refused", async () => {
   await expect(prepare({ copy: { ...NEXT, path: folder } })).rejects.toThrow(
     "the copy of 9.9.9 does not run",
+  );
+});
+
+test("a version of which a service does not load is refused with the error", async () => {
+  const copy = join(folder, "copy");
+  const packages = (name: string) =>
+    [join(NEXT.path, "packages", name), join(copy, "packages", name)] as const;
+  await cp(...packages("cli"), { recursive: true });
+  for (const name of ["node", "control"]) await symlink(...packages(name));
+  await symlink(join(NEXT.path, "node_modules"), join(copy, "node_modules"));
+  await mkdir(join(copy, "packages/gateway/src"), { recursive: true });
+  await writeFile(join(copy, "packages/gateway/src/app.ts"), 'import "./absent.ts";');
+  await expect(prepare({ copy: { ...NEXT, path: copy } })).rejects.toThrow(
+    /the copy of 9\.9\.9 does not run: Error.*: Cannot find module .*absent\.ts/,
   );
 });
 

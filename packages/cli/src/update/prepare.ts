@@ -9,6 +9,7 @@ import { readSchemaState } from "../backup/rows.ts";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath } from "../connect.ts";
+import { COLLECTOR } from "../supervisor/collector.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { SERVICE_USER } from "../supervisor/service-user.ts";
 import { type Copy, requireSpace } from "./copies.ts";
@@ -17,7 +18,7 @@ import { checkedConfigOfUnit } from "./unit-config.ts";
 /** Free bytes of the data directory: rows are saved, and may have to be loaded beside those that are there. */
 const SPARE_BYTES = 128 * 1024 * 1024;
 const ROWS_FACTOR = 2;
-const RUN_LIMIT_MS = 120_000;
+const RUN_LIMIT_MS = 300_000;
 
 /** How a database answers that does not run, or not yet. */
 const AWAY = /connect E[A-Z]+|Connection terminated|the database system is (starting|shutting)/;
@@ -80,18 +81,29 @@ async function tryMigrations(
 }
 
 /** Also the process that continues an update after a crash is of the copy. */
-async function requireRuns({ path: copy, version }: Copy): Promise<void> {
-  const [node, main] = [
-    path.join(copy, "node_modules/.bin/node"),
-    path.join(copy, "packages/cli/src/main.ts"),
-  ];
-  const { code, stderr } = await runHostCommand(node, [main, "version", "--help"], {
-    timeoutMs: RUN_LIMIT_MS,
-  });
+async function requireRuns(copy: Copy): Promise<void> {
+  await requireSuccess(copy, ["packages/cli/src/main.ts", "version", "--help"]);
+  await requireSuccess(copy, ["packages/cli/src/update/load-services.ts"], COLLECTOR);
+}
+
+async function requireSuccess(
+  { path: copy, version }: Copy,
+  [program = "", ...args]: string[],
+  flags: readonly string[] = [],
+): Promise<void> {
+  const node = path.join(copy, "node_modules/.bin/node");
+  const argv = [...flags, path.join(copy, program), ...args];
+  const { code, stderr } = await runHostCommand(node, argv, { timeoutMs: RUN_LIMIT_MS });
   if (code === 0) return;
-  throw new CliError(`the copy of ${version} does not run: ${stderr.trim().split("\n").at(-1) || code}`, {
+  throw new CliError(`the copy of ${version} does not run: ${reasonIn(stderr) || code}`, {
     hint: "Nothing was changed. Run ./setup in the checkout, and install again.",
   });
+}
+
+/** The line with the error, before its stack trace; else the last line. */
+function reasonIn(stderr: string): string | undefined {
+  const lines = stderr.trim().split("\n");
+  return lines.find((line) => /^\w*Error\b/.test(line)) ?? lines.at(-1);
 }
 
 /** The built-in database of another main version cannot read the files that are there. */
