@@ -9,6 +9,11 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
 
   concurrentSessions:
     "sessions of an organisation that are `creating` or `live`, unless the organisation has another ceiling",
+  keysPerOrg: "API keys of an organisation that are not revoked",
+  keyCeilingMax: "`concurrent_sessions` of an API key",
+  projectsPerOrg: "projects of an organisation",
+  tokensPerSession: "scoped tokens of a session that have not ended",
+  tokenTtlS: "`ttl_seconds` of a scoped token, which may not outlive its session either",
   maxLifetimeMs: "`max_lifetime_ms`",
   idleTimeoutMs: "`idle_timeout_ms`",
   continuousLiveMs: "how long a session is `live` without a break before it is paused",

@@ -15,7 +15,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["access"],
     ["http"],
     ["fleet", "sessions"],
-    ["audit", "events", "deadlines", "leases"],
+    ["audit", "events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations"],
     ["egress"],
     ["moves"],

@@ -20,6 +20,7 @@ import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
 import { grepCommand } from "./commands/grep.ts";
 import { installCommand } from "./commands/install.ts";
+import { keyCommand } from "./commands/key/key.ts";
 import { killCommand } from "./commands/kill.ts";
 import { logsCommand } from "./commands/logs.ts";
 import { lsCommand } from "./commands/ls.ts";
@@ -27,6 +28,7 @@ import { mkdirCommand } from "./commands/mkdir.ts";
 import { mvCommand } from "./commands/mv.ts";
 import { openCommand } from "./commands/open.ts";
 import { pauseCommand } from "./commands/pause.ts";
+import { projectCommand } from "./commands/project/project.ts";
 import { psCommand } from "./commands/ps.ts";
 import { readyCommand } from "./commands/ready.ts";
 import { restoreCommand } from "./commands/restore.ts";
@@ -39,6 +41,7 @@ import { sshCommand } from "./commands/ssh.ts";
 import { sshConfigCommand } from "./commands/ssh-config.ts";
 import { startCommand } from "./commands/start.ts";
 import { templateCommand } from "./commands/template/template.ts";
+import { tokenCommand } from "./commands/token/token.ts";
 import { treeCommand } from "./commands/tree.ts";
 import { tunnelCommand } from "./commands/tunnel.ts";
 import { unexposeCommand } from "./commands/unexpose.ts";
@@ -95,6 +98,7 @@ const VERBS = {
     restoreCommand,
     templateCommand,
   ],
+  Access: [keyCommand, projectCommand, tokenCommand],
 } as const;
 
 /** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */

@@ -29,8 +29,11 @@ import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
+import { OpenRequests } from "./http/open-requests.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
+import { endRequestsOfEnded } from "./keys/end-open-requests.ts";
+import { addKeyRoutes } from "./keys/routes.ts";
 import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
@@ -40,6 +43,7 @@ import { addPreviewRoutes } from "./previews/routes.ts";
 import { loadPreviewKey } from "./previews/secrets.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
+import { addProjectRoutes } from "./projects/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
 import { addTemplateRoutes } from "./saved-state/template-routes.ts";
@@ -55,6 +59,7 @@ import { addStartRoutes } from "./starts/routes.ts";
 import { keepOnlyVersions } from "./templates/store.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
+import { addTokenRoutes } from "./tokens/routes.ts";
 import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
 import { type PausedAll, pauseAll } from "./upkeep/pause-all.ts";
 import { Reconciler } from "./upkeep/reconcile.ts";
@@ -72,6 +77,8 @@ const TICK_MS = 2_000;
 const CLOCK_MS = 500;
 const FLUSH_MS = 250;
 const WATCH_MS = 1_000;
+/** Requests of a credential end within two seconds of it (docs/spec/access.md). */
+const ENDED_CREDENTIALS_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
@@ -167,6 +174,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         ),
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
         every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
+        every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () => endRequestsOfEnded(parts).catch(() => undefined)),
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, () => parts.commandLog.flush()),
       ];
@@ -261,6 +269,7 @@ function assemble(given: Base) {
     ...moves,
     version: packageJson.version,
     authenticator: new Authenticator(base),
+    openRequests: new OpenRequests(),
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
     previewPush: new PreviewPush(moves),
@@ -277,6 +286,9 @@ function assemble(given: Base) {
 
 function addRoutes(server: Server, parts: Parts): void {
   addServiceRoutes(server, parts);
+  addKeyRoutes(server, parts);
+  addProjectRoutes(server, parts);
+  addTokenRoutes(server, parts);
   addStartRoutes(server, parts);
   addSessionRoutes(server, parts);
   addMoveRoutes(server, parts);

@@ -9,6 +9,7 @@ import type {
 import { Checkpoints } from "./checkpoints.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
+import { Keys, Projects } from "./keys.ts";
 import { Org } from "./org.ts";
 import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
@@ -51,6 +52,10 @@ export class Client {
   readonly templates: Templates;
   /** Settings for all sessions of the organisation. */
   readonly org: Org;
+  /** API keys. */
+  readonly keys: Keys;
+  /** Parts of the organisation that keys can be bound to. */
+  readonly projects: Projects;
   /** Events of the organisation's sessions. */
   readonly events: Events;
   readonly #transport: Transport;
@@ -68,6 +73,8 @@ export class Client {
     this.templates = new Templates(this.#transport);
     this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);
+    this.keys = new Keys(this.#transport);
+    this.projects = new Projects(this.#transport);
   }
 
   /**

@@ -1,5 +1,9 @@
 /** The public names of `@vivarium/sdk`. */
 export type {
+  ApiKeyCreate,
+  ApiKeyCreated,
+  ApiKeyList,
+  ApiKeyRecord as ApiKey,
   BatchExecRequest,
   BatchExecResult,
   Checkpoint,
@@ -32,6 +36,10 @@ export type {
   ProcessList,
   ProcessLogs,
   ProcessStart,
+  ProjectCreate,
+  ProjectList,
+  ProjectPatch,
+  ProjectRecord as Project,
   RunRequest,
   RunResult,
   SessionCreate,
@@ -41,6 +49,9 @@ export type {
   Template,
   TemplateList,
   TemplateSave,
+  TokenCreate,
+  TokenCreated,
+  TokenRecord as Token,
 } from "@vivarium/contract/api";
 export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
@@ -50,6 +61,7 @@ export type { EventFilter, Events } from "./events.ts";
 export type { ExecEvent } from "./exec.ts";
 export type { Files, FileToWrite, FindOptions, GrepOptions } from "./files/files.ts";
 export type { UploadSource } from "./files/upload-source.ts";
+export type { Keys, Projects } from "./keys.ts";
 export type { Cap } from "./network/cap.ts";
 export type { Egress, EgressLogFilter } from "./network/egress.ts";
 export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
@@ -58,4 +70,5 @@ export type { Org, OrgCap } from "./org.ts";
 export type { LogChunk, Processes } from "./processes.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
+export type { Tokens } from "./tokens.ts";
 export type { CallOptions, Fetch, TimedOptions } from "./transport.ts";

@@ -17,6 +17,7 @@ import {
 import type { Preview } from "./network/preview.ts";
 import { Processes } from "./processes.ts";
 import type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
+import { Tokens } from "./tokens.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 /**
@@ -38,6 +39,8 @@ export class Session {
   readonly processes: Processes;
   /** Egress policy and egress log of the session. */
   readonly egress: Egress;
+  /** Credentials for this session alone. */
+  readonly tokens: Tokens;
   /** Daily egress cap of the session. */
   readonly cap: Cap;
   readonly #transport: Transport;
@@ -50,6 +53,7 @@ export class Session {
     this.processes = new Processes(transport, id);
     this.egress = new Egress(transport, id);
     this.cap = new Cap(transport, id);
+    this.tokens = new Tokens(transport, id);
   }
 
   /** Runs a command in this session, as `client.sessions.exec` does. */

@@ -3,6 +3,8 @@ export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
 export const CHECKPOINT_ID_PATTERN = /^chk_[a-z0-9]{21}$/;
 export const AUDIT_ID_PATTERN = /^aud_[a-z0-9]{21}$/;
 export const EVENT_ID_PATTERN = /^evt_[a-z0-9]{21}$/;
+export const KEY_ID_PATTERN = /^key_[a-z0-9]{21}$/;
+export const PROJECT_ID_PATTERN = /^prj_[a-z0-9]{21}$/;
 export const API_KEY_PATTERN = /^viv_[A-Za-z0-9_]{1,76}$/;
 export const REQUEST_ID_PATTERN = /^[A-Za-z0-9._:-]{1,128}$/;
 export const IDEMPOTENCY_KEY_PATTERN = /^[A-Za-z0-9_.:=+/-]{1,255}$/;

@@ -13,6 +13,11 @@ export const LIMITS = {
   errorMessageChars: 500,
 
   concurrentSessions: 10,
+  keysPerOrg: 1000,
+  keyCeilingMax: 1_000_000,
+  projectsPerOrg: 1000,
+  tokensPerSession: 64,
+  tokenTtlS: 2_592_000,
   maxLifetimeMs: 24 * HOUR_MS,
   idleTimeoutMs: 1 * HOUR_MS,
   continuousLiveMs: 24 * HOUR_MS,

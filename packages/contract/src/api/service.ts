@@ -1,5 +1,7 @@
 /** Error bodies, health, the caller's organisation and the caller's identity (docs/spec/service.md). */
 import { z } from "zod";
+import { KEY_ROLES } from "./keys.ts";
+import { CAPABILITIES } from "./tokens.ts";
 import { named, timestamp } from "./wire-types.ts";
 
 /** Body of every non-2xx answer (docs/spec/errors.md): these two fields and no other. */
@@ -74,4 +76,7 @@ export const Whoami = named("Whoami", {
   org_id: z.string(),
   project_id: z.string().optional(),
   key_id: z.string().optional(),
+  role: z.enum(KEY_ROLES).optional(),
+  session_id: z.string().optional(),
+  capabilities: z.array(z.enum(CAPABILITIES)).optional(),
 });

@@ -4,26 +4,21 @@ import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
 import { ExposedPreview } from "./previews.ts";
 import { END_REASONS, WIRE_STATES } from "./states.ts";
-import { durationMs, named, page, plainText, text, timestamp, variables, wholeNumber } from "./wire-types.ts";
+import {
+  durationMs,
+  labels,
+  named,
+  page,
+  plainText,
+  text,
+  timestamp,
+  variables,
+  wholeNumber,
+} from "./wire-types.ts";
 
 export const PTY_DETACH_POLICIES = ["pause", "keep_live", "destroy"] as const;
 export type PtyDetachPolicy = (typeof PTY_DETACH_POLICIES)[number];
 export const COMMAND_CAPTURES = ["hash", "executable", "full"] as const;
-
-const labels = z
-  .record(
-    plainText(1, LIMITS.labelKeyChars),
-    text()
-      .refine(
-        (value) => [...value].length <= LIMITS.labelValueChars,
-        `must be at most ${LIMITS.labelValueChars} characters long`,
-      )
-      .meta({ maxLength: LIMITS.labelValueChars }),
-  )
-  .refine(
-    (map) => Object.keys(map).length <= LIMITS.labelEntries,
-    `must hold at most ${LIMITS.labelEntries} entries`,
-  );
 
 /** Body of `POST /v1/sessions` (docs/spec/sessions.md). Unknown fields are ignored. */
 export const SessionCreate = named("SessionCreate", {

@@ -36,6 +36,7 @@ export const WS_CLOSE = {
   normal: 1000,
   goingAway: 1001,
   unsupportedData: 1003,
+  policyViolation: 1008,
   tooBig: 1009,
   internal: 1011,
 } as const;

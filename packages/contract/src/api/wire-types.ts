@@ -65,6 +65,22 @@ export function plainText(min: number, max: number) {
     );
 }
 
+/** Schema of the labels of a session or project. */
+export const labels = z
+  .record(
+    plainText(1, LIMITS.labelKeyChars),
+    text()
+      .refine(
+        (value) => [...value].length <= LIMITS.labelValueChars,
+        `must be at most ${LIMITS.labelValueChars} characters long`,
+      )
+      .meta({ maxLength: LIMITS.labelValueChars }),
+  )
+  .refine(
+    (map) => Object.keys(map).length <= LIMITS.labelEntries,
+    `must hold at most ${LIMITS.labelEntries} entries`,
+  );
+
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** Schema of `env` and of `secrets`. The caller, which knows both, checks the limit on both together. */

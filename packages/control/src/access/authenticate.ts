@@ -1,11 +1,11 @@
-/** Authenticates requests by their API key. */
+/** Authenticates requests by their API key or scoped token. */
 import { hash } from "node:crypto";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { apiKeyDigest } from "./api-key.ts";
+import { apiKeyDigest, isScopedToken, scopedTokenDigest, shownPartOf } from "./api-key.ts";
 import type { Principal } from "./principal.ts";
-import { findPrincipal } from "./store.ts";
+import { findPrincipal, findTokenPrincipal, noteTokenUse, noteUse } from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
 /** How long an accepted key is cached. A revoked key must stop working everywhere within five seconds. */
@@ -31,15 +31,40 @@ export class Authenticator {
     const name = hash("sha256", key, "base64");
     const known = this.#remembered.get(name);
     if (known && known.until > performance.now()) return known.principal;
-    const principal = await findPrincipal(this.#db, apiKeyDigest(this.#pepper, key));
+    const principal = await this.#find(key);
     if (!principal) {
       this.#remembered.delete(name);
       throw new ApiError("unauthenticated", "Authorization: the API key is unknown, revoked or expired");
     }
+    // Without the note only lists are older; the request does not wait for it.
+    void this.#noteUse(principal, key).catch(() => {});
     if (this.#remembered.size >= REMEMBERED_KEYS) this.#remembered.clear();
-    this.#remembered.set(name, { principal, until: performance.now() + REMEMBERED_MS });
+    this.#remembered.set(name, { principal, until: performance.now() + restOf(principal) });
     return principal;
   }
+
+  #find(credential: string): Promise<Principal | undefined> {
+    return isScopedToken(credential)
+      ? findTokenPrincipal(this.#db, scopedTokenDigest(this.#pepper, credential))
+      : findPrincipal(this.#db, apiKeyDigest(this.#pepper, credential));
+  }
+
+  #noteUse({ kind, credentialId: id }: Principal, credential: string): Promise<void> {
+    return kind === "scoped_token"
+      ? noteTokenUse(this.#db, id)
+      : noteUse(this.#db, { id, prefix: shownPartOf(credential) });
+  }
+
+  /** A key or token that was revoked by this process is refused from its next request on. */
+  forget(credentialId: string): void {
+    for (const [name, { principal }] of this.#remembered)
+      if (principal.credentialId === credentialId) this.#remembered.delete(name);
+  }
+}
+
+/** How long a credential is cached in milliseconds: not beyond its expiry. */
+function restOf({ expiresAt }: Principal): number {
+  return expiresAt ? Math.min(REMEMBERED_MS, expiresAt.getTime() - Date.now()) : REMEMBERED_MS;
 }
 
 function readKey(header: string | undefined): string {

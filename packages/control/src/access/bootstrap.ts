@@ -3,7 +3,7 @@ import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import type { Database } from "../db/pool.ts";
-import { apiKeyDigest, newApiKey } from "./api-key.ts";
+import { apiKeyDigest, newApiKey, shownPartOf } from "./api-key.ts";
 import { keyedDigest } from "./pepper.ts";
 import { findPepperCheck, insertInstallation, insertTenant, lockBootstrap } from "./store.ts";
 
@@ -35,7 +35,11 @@ export async function bootstrap({
     const key = newApiKey();
     await insertInstallation(tx, check);
     const { concurrentSessions } = LIMITS;
-    await insertTenant(tx, { digest: apiKeyDigest(pepper, key), concurrentSessions });
+    await insertTenant(tx, {
+      digest: apiKeyDigest(pepper, key),
+      prefix: shownPartOf(key),
+      concurrentSessions,
+    });
     await writeDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`, 0o600);
     return { mintedKey: key };
   });

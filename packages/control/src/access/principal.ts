@@ -1,13 +1,23 @@
 /** The identity of an authenticated request. */
+import type { Capability, KeyRole } from "@vivarium/contract/api";
+
 export interface Principal {
+  kind: "api_key" | "scoped_token";
+  /** Id of the key, or hash of the token. */
+  credentialId: string;
+  /** The key, or the key that minted the token; empty if that one is no more. */
   keyId: string;
   orgId: string;
   /** The organisation may only read. */
   isSuspended: boolean;
+  role: KeyRole;
   /** Set for a key that sees and uses only one project. */
   scopedProjectId: string | null;
   /** The project that sessions are attributed to when a create names none. */
   defaultProjectId: string | null;
+  /** Set for a token: the one session that it reaches, and its rights there. */
+  session?: { id: string; capabilities: readonly Capability[] };
+  expiresAt: Date | null;
   /** The key's own limit of live sessions; null: only the organisation's limit. */
   concurrentSessions: number | null;
 }

@@ -1,11 +1,9 @@
 /** Checks the project that a request names, and finds the project of a new session. */
-import { ID_PREFIXES } from "@vivarium/contract/api";
+import { PROJECT_ID_PATTERN } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Principal } from "./principal.ts";
 import { hasProject } from "./store.ts";
-
-const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
 
 /** Throws if the key is bound to another project than the one asked for. */
 function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
@@ -28,9 +26,17 @@ export async function resolveProject(
   principal: Principal,
   asked: string | null | undefined,
 ): Promise<string | null> {
-  if (asked == null) return principal.scopedProjectId ?? principal.defaultProjectId;
-  if (principal.scopedProjectId !== null) return asked;
-  if (!PROJECT_ID.test(asked) || !(await hasProject(tx, principal.orgId, asked))) {
+  return (await resolveBinding(tx, principal, asked)) ?? principal.defaultProjectId;
+}
+
+/** The project that a new key is bound to: the one asked for, which must exist, or else that of the caller's key. */
+export async function resolveBinding(
+  tx: Queries,
+  principal: Principal,
+  asked: string | null | undefined,
+): Promise<string | null> {
+  if (asked == null || principal.scopedProjectId !== null) return asked ?? principal.scopedProjectId;
+  if (!PROJECT_ID_PATTERN.test(asked) || !(await hasProject(tx, principal.orgId, asked))) {
     throw new ApiError("not_found", "project_id: no project of your organisation has this id");
   }
   return asked;

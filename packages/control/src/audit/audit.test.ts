@@ -181,7 +181,12 @@ test("only the entry that the database refuses is left out", async () => {
   const log = Object.assign(Object.create(silentLog), { warn: (...words: unknown[]) => said.push(words) });
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const commandLog = new CommandLog({ db, pepper: Buffer.from("p"), log });
-  const by = { orgId: rows[0].org_id, keyId: "key_x", requestId: "r", ip: "::1" };
+  const by = {
+    orgId: rows[0].org_id,
+    actor: { kind: "api_key" as const, id: "key_x" },
+    requestId: "r",
+    ip: "::1",
+  };
   const start = (...argv: string[]) => commandLog.started({ session: rows[0], by, kind: "exec", argv });
   const first = start("c0");
   for (const word of ["c1", "\ud800 hunter2", "c2", "c3", "\0", "c4"]) start(word).ended({});

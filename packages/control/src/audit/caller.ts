@@ -3,11 +3,16 @@ import type { Principal } from "../access/principal.ts";
 /** The caller of a request, as the audit log names it. */
 export interface Caller {
   orgId: string;
-  keyId: string;
+  actor: { kind: Principal["kind"]; id: string };
   requestId: string;
   ip: string;
 }
 
 export function callerOf(principal: Principal, { id, ip }: { id: string; ip: string }): Caller {
-  return { orgId: principal.orgId, keyId: principal.keyId, requestId: id, ip };
+  return {
+    orgId: principal.orgId,
+    actor: { kind: principal.kind, id: principal.credentialId },
+    requestId: id,
+    ip,
+  };
 }

@@ -11,13 +11,18 @@ create table api_keys (
   created_at timestamp(3) with time zone not null default now(),
   expires_at timestamp(3) with time zone,
   revoked_at timestamp(3) with time zone,
+  role text not null default 'full'::text,
+  prefix text,
+  last_used_at timestamp(3) with time zone,
   constraint api_keys_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
   constraint api_keys_default_project_id_fkey FOREIGN KEY (default_project_id) REFERENCES projects(id),
   constraint api_keys_digest_key UNIQUE (digest),
   constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint api_keys_pkey PRIMARY KEY (id),
+  constraint api_keys_role_check CHECK ((role = ANY (ARRAY['full'::text, 'read'::text]))),
   constraint api_keys_scoped_project_id_fkey FOREIGN KEY (scoped_project_id) REFERENCES projects(id)
 );
+CREATE INDEX api_keys_org ON public.api_keys USING btree (org_id) WHERE (revoked_at IS NULL);
 
 create table attachments (
   id text not null,
@@ -220,10 +225,12 @@ create table projects (
   name text not null,
   is_default boolean not null default false,
   created_at timestamp(3) with time zone not null default now(),
+  labels jsonb,
+  deleted_at timestamp(3) with time zone,
   constraint projects_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
-  constraint projects_org_id_name_key UNIQUE (org_id, name),
   constraint projects_pkey PRIMARY KEY (id)
 );
+CREATE UNIQUE INDEX projects_name ON public.projects USING btree (org_id, name) WHERE (deleted_at IS NULL);
 
 create table schema_migrations (
   number integer not null,
@@ -231,6 +238,24 @@ create table schema_migrations (
   applied_at timestamp with time zone not null default now(),
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
+
+create table session_tokens (
+  digest bytea not null,
+  org_id text not null,
+  session_id text not null,
+  key_id text,
+  capabilities text[] not null,
+  created_at timestamp(3) with time zone not null default now(),
+  expires_at timestamp(3) with time zone not null,
+  revoked_at timestamp(3) with time zone,
+  last_used_at timestamp(3) with time zone,
+  constraint session_tokens_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE SET NULL,
+  constraint session_tokens_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint session_tokens_pkey PRIMARY KEY (digest),
+  constraint session_tokens_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX session_tokens_expiry ON public.session_tokens USING btree (expires_at);
+CREATE INDEX session_tokens_session ON public.session_tokens USING btree (session_id);
 
 create table sessions (
   id text not null,

@@ -1,4 +1,10 @@
-import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
+import type {
+  Capability,
+  CreateTiming,
+  KeyRole,
+  PreviewAuth,
+  PreviewVisibility,
+} from "@vivarium/contract/api";
 import type { ColumnType, Generated, GeneratedAlways } from "kysely";
 
 /** The tables for Kysely. `schema.sql` beside this file is the result of the migrations. */
@@ -7,6 +13,7 @@ export interface Tables {
   orgs: OrgTable;
   projects: ProjectTable;
   api_keys: ApiKeyTable;
+  session_tokens: SessionTokenTable;
   sessions: SessionTable;
   idempotency_keys: IdempotencyKeyTable;
   checkpoints: CheckpointTable;
@@ -42,6 +49,20 @@ interface ProjectTable {
   name: string;
   is_default: Generated<boolean>;
   created_at: Generated<Date>;
+  labels: Json<Record<string, string> | null> | null;
+  deleted_at: Date | null;
+}
+
+interface SessionTokenTable {
+  digest: Buffer;
+  org_id: string;
+  session_id: string;
+  key_id: string | null;
+  capabilities: Capability[];
+  created_at: Generated<Date>;
+  expires_at: Date;
+  revoked_at: Date | null;
+  last_used_at: Date | null;
 }
 
 interface ApiKeyTable {
@@ -55,6 +76,9 @@ interface ApiKeyTable {
   created_at: Generated<Date>;
   expires_at: Date | null;
   revoked_at: Date | null;
+  role: Generated<KeyRole>;
+  prefix: string | null;
+  last_used_at: Date | null;
 }
 
 export interface SessionTable

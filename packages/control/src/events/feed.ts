@@ -6,7 +6,6 @@ import { EventEmitter } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
 import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Log } from "@vivarium/kit/log";
-import type { Authenticator } from "../access/authenticate.ts";
 import type { Database } from "../db/pool.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { publishEvents } from "./publish.ts";
@@ -18,7 +17,6 @@ const POLL_MS = 30_000;
 export interface EventDeps {
   db: Database;
   eventFeed: EventFeed;
-  authenticator: Authenticator;
   log: Log;
 }
 

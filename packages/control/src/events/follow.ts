@@ -19,7 +19,7 @@ const STORE_AWAY_MS = 1_000;
 interface Reader {
   filter: EventFilter;
   start: Start;
-  /** The client is gone, its credential has ended, or this process shuts down. */
+  /** The client is gone, or this process shuts down. */
   over: AbortSignal;
 }
 

@@ -2,11 +2,10 @@
 import { EventList } from "@vivarium/contract/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { scopeOf } from "../access/principal.ts";
-import { authenticate, principalOf } from "../http/authenticate.ts";
+import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
-import { watchCredential } from "./credential.ts";
 import type { EventDeps } from "./feed.ts";
 import { followEvents } from "./follow.ts";
 import { EventQuery, filterOf, listPage } from "./list.ts";
@@ -51,11 +50,10 @@ async function stream(
   const lastId = [request.headers["last-event-id"]].flat()[0] || request.query.after;
   const start =
     lastId === undefined ? await startNow(deps, filter) : await startAfter(deps.db, filter, lastId);
-  const credential = watchCredential(() => authenticate(deps, request));
-  const over = AbortSignal.any([clientGone(reply), credential.signal, deps.eventFeed.closing]);
+  const over = AbortSignal.any([clientGone(reply), deps.eventFeed.closing]);
   // The connection ends with its stream, so it serves no other request.
   reply.header("connection", "close");
   const following = followEvents(deps, { filter, start, over }, new EventStream(reply));
-  await deps.eventFeed.keep(following).finally(credential.stop);
+  await deps.eventFeed.keep(following);
   return reply;
 }

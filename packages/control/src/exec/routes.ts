@@ -5,6 +5,7 @@ import { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
 import { type Caller, callerOf } from "../audit/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
+import { requireOwnSessions } from "../http/capabilities.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { onceClosed } from "../http/once-closed.ts";
 import { queryFlag } from "../http/query.ts";
@@ -63,6 +64,7 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
   };
   server.post("/v1/sessions/batch/exec", { schema: batch }, async (request, reply) => {
     const { session_ids: sessionIds, ...input } = request.body;
+    requireOwnSessions(request, sessionIds);
     const principal = principalOf(request);
     const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
     const exec = { input, by: callerOf(principal, request), reservation };

@@ -29,12 +29,14 @@ async function saveStateOf(id: string, key: string): Promise<Record<string, stri
   const kept = await control.ask(`POST /v1/sessions/${id}/checkpoints`, { key });
   const name = "saved";
   await control.ask(`POST /v1/sessions/${id}/templates`, { key, body: { name } });
-  return { id, cid: kept.body.checkpoint_id, name };
+  const made = await control.ask("POST /v1/api-keys", { key, body: { name } });
+  const project = await control.ask("POST /v1/projects", { key, body: { name } });
+  return { id, cid: kept.body.checkpoint_id, name, kid: made.body.id, pid: project.body.id };
 }
 
 /** A call with the parameters of its path filled in, all the same or each its own. */
 function fill(call: string, values: string | Record<string, string>): string {
-  return call.replace(/:(id|cid|name)\b/g, (_all, name: string) =>
+  return call.replace(/:(id|cid|name|kid|pid|hash)\b/g, (_all, name: string) =>
     typeof values === "string" ? values : (values[name] ?? ""),
   );
 }
@@ -46,6 +48,14 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["PUT /v1/org/egress-cap", { cap_bytes: null }],
   ["GET /v1/whoami"],
   ["GET /v1/audit"],
+  ["GET /v1/api-keys"],
+  ["POST /v1/api-keys", { name: "another" }],
+  ["DELETE /v1/api-keys/:kid"],
+  ["GET /v1/projects"],
+  ["POST /v1/projects", { name: "another" }],
+  ["GET /v1/projects/:pid"],
+  ["PATCH /v1/projects/:pid", { name: "renamed" }],
+  ["DELETE /v1/projects/:pid"],
   ["GET /v1/sessions"],
   ["POST /v1/sessions", {}],
   ["GET /v1/sessions/:id"],
@@ -55,6 +65,9 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/sessions/:id/egress"],
   ["POST /v1/sessions/:id/egress", { mode: "deny" }],
   ["GET /v1/sessions/:id/egress-log"],
+  ["GET /v1/sessions/:id/tokens"],
+  ["POST /v1/sessions/:id/tokens", { ttl_seconds: 60 }],
+  ["DELETE /v1/sessions/:id/tokens/:hash"],
   ["POST /v1/sessions/:id/expose", { port: 3000 }],
   ["POST /v1/sessions/:id/unexpose", { port: 3000 }],
   ["POST /v1/sessions/:id/exec", { command: ["true"] }],
@@ -128,7 +141,13 @@ describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS])("%s", (call, body) => {
 
 describe.each(BY_ID)("%s", (call, body) => {
   test("answers the same to a foreign, a nonexistent and a malformed id", async () => {
-    const unknown = { id: randomId(), cid: `chk_${randomId()}`, name: "unknown@7" };
+    const unknown = {
+      id: randomId(),
+      cid: `chk_${randomId()}`,
+      name: "unknown@7",
+      kid: `key_${randomId()}`,
+      pid: `prj_${randomId()}`,
+    };
     const ids = [theirs, unknown, "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
     const answers = await Promise.all(ids.map((id) => control.ask(fill(call, id), { body })));
     for (const { status, body: answer, headers } of answers) {
@@ -143,12 +162,14 @@ describe.each(BY_ID)("%s", (call, body) => {
     expect((await control.ask(`GET /v1/sessions/${foreignSession}`, { key: foreign })).body.state).toBe(
       "live",
     );
-    expect(await stillThere(theirs, foreign)).toEqual([200, 200]);
+    expect(await stillThere(theirs, foreign)).toEqual([200, 200, 200]);
   });
 });
 
-async function stillThere({ cid, name }: Record<string, string>, key: string): Promise<number[]> {
-  const paths = [`checkpoints/${cid}`, `templates/${name}`];
+async function stillThere({ cid, name, kid, pid }: Record<string, string>, key: string): Promise<number[]> {
+  const { body } = await control.ask("GET /v1/api-keys", { key });
+  expect(body.api_keys.map(({ id }: { id: string }) => id)).toContain(kid);
+  const paths = [`checkpoints/${cid}`, `templates/${name}`, `projects/${pid}`];
   return await Promise.all(paths.map(async (path) => (await control.ask(`GET /v1/${path}`, { key })).status));
 }
 
@@ -211,6 +232,26 @@ test("a suspended organisation reads what it has, and every write is forbidden",
   await eventually(async () => {
     expect((await control.ask(`DELETE /v1/sessions/${id}`, { key })).status).toBe(204);
   });
+});
+
+test("a key with the role read reads, and every write is forbidden, upgrades too", async () => {
+  const full = await control.addKey();
+  const id = await control.createLive({}, full);
+  const own = await saveStateOf(id, full);
+  const { body: made } = await control.ask("POST /v1/api-keys", {
+    key: full,
+    body: { name: "reader", role: "read" },
+  });
+  for (const [call, body] of [...ENDPOINTS, ...UPGRADES]) {
+    const { status, body: answer } = await control.ask(fill(call, own), { key: made.key, body });
+    const isUpgrade = UPGRADES.some(([one]) => one === call);
+    const expected = /^GET .*no\/such/.test(call) ? 404 : call.startsWith("GET ") && !isUpgrade ? 200 : 403;
+    expect([call, status]).toEqual([call, expected]);
+    if (status === 403)
+      expect(answer).toEqual({ error: expect.stringContaining("role read"), code: "forbidden" });
+  }
+  expect((await control.ask("GET /v1/whoami", { key: made.key })).body.role).toBe("read");
+  await control.ask(`DELETE /v1/sessions/${id}`, { key: full });
 });
 
 test("a key that is bound to a project sees and names that project only", async () => {
@@ -293,5 +334,6 @@ test("whoami answers with the key and its organisation", async () => {
     kind: "api_key",
     org_id: expect.stringMatching(/^org_/),
     key_id: expect.stringMatching(/^key_/),
+    role: "full",
   });
 });

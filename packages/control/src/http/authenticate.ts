@@ -1,4 +1,4 @@
-/** Authenticates requests, and refuses changes by suspended organisations. */
+/** Authenticates requests, and refuses changes by suspended organisations and by keys that may only read. */
 import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
@@ -38,15 +38,18 @@ export async function authenticate(
 
 const READS = new Set(["GET", "HEAD"]);
 
-/** Refuses changes by suspended organisations, after the checks of credential, path and method. */
-export function refuseWritesOfSuspended(server: FastifyInstance): void {
+/** Refuses changes to those who may only read, after the checks of credential, path and method. */
+export function refuseWritesOfReaders(server: FastifyInstance): void {
   server.addHook("onRequest", async (request) => {
     const isRead = READS.has(request.method) && !request.routeOptions.config?.changesThings;
-    if (!request.principal?.isSuspended || isRead || request.is404) return;
-    throw new ApiError(
-      "forbidden",
-      "your organisation is suspended: it may read, and change nothing; ask who runs this service",
-    );
+    if (!request.principal || isRead || request.is404) return;
+    if (request.principal.isSuspended)
+      throw new ApiError(
+        "forbidden",
+        "your organisation is suspended: it may read, and change nothing; ask who runs this service",
+      );
+    if (request.principal.role === "read")
+      throw new ApiError("forbidden", "this API key has the role read: use a key with the role full");
   });
 }
 

@@ -17,7 +17,7 @@ export function observeRequests(server: FastifyInstance, meter: Meter): void {
   });
   server.addHook("onResponse", (request, reply, done) => {
     const { statusCode: status, elapsedTime } = reply;
-    const who = { org_id: request.principal?.orgId, key_id: request.principal?.keyId };
+    const who = { org_id: request.principal?.orgId, key_id: request.principal?.credentialId };
     const observed = observe(request, reply, String(status));
     request.log.info({ ...observed, status, elapsed_ms: Math.round(elapsedTime), ...who }, "answered");
     done();

@@ -11,9 +11,11 @@ import {
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Authenticator } from "../access/authenticate.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
+import { authenticate, refuseWritesOfReaders, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
+import { holdTokensToTheirSession } from "./capabilities.ts";
 import { giveUpSlowBodies } from "./minimum-body-rate.ts";
+import { type OpenRequests, trackOpenRequests } from "./open-requests.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
@@ -35,6 +37,7 @@ export type Server = Awaited<ReturnType<typeof createServer>>;
 
 interface ServerDeps {
   authenticator: Authenticator;
+  openRequests: OpenRequests;
   upgrades: Upgrades;
   log: Log;
   meter: Meter;
@@ -70,8 +73,10 @@ export async function createServer(deps: ServerDeps) {
   takeTurns(server);
   server.addHook("onRequest", async (request, reply) => addCommonHeaders(request, reply));
   requireCredential(server, deps);
+  trackOpenRequests(server, deps);
   answerUnknownRoutes(server);
-  refuseWritesOfSuspended(server);
+  refuseWritesOfReaders(server);
+  holdTokensToTheirSession(server);
   refuseUnusableHeaders(server);
   refuseUnreadableQuery(server);
   giveUpSlowBodies(server);

@@ -89,8 +89,12 @@ export class Upgrades {
     // No subprotocol is negotiated: the offer is ignored.
     delete request.raw.headers["sec-websocket-protocol"];
     reply.hijack();
+    const open = request.openRequest;
+    if (open) reply.raw.off("close", open.isOver);
     reply.raw.detachSocket(waiting.socket as Socket);
+    waiting.socket.once("close", () => open?.isOver());
     const webSocket = await this.#handshake(request.raw, waiting);
+    if (open) open.end = () => closeForCredential(webSocket);
     this.#keep(webSocket);
     logConnection(request, webSocket);
     return webSocket;
@@ -127,6 +131,12 @@ export class Upgrades {
   }
 }
 
+function closeForCredential(webSocket: WebSocket): void {
+  webSocket.close(WS_CLOSE.policyViolation, "the credential was revoked or has expired");
+  const late = setTimeout(() => webSocket.terminate(), CLOSE_LIMITS.ms);
+  webSocket.once("close", () => clearTimeout(late));
+}
+
 /** Hands a request whose connection Node has released to the server's `request` event. */
 export function handOver(nodeServer: NodeServer, request: IncomingMessage, socket: Duplex): void {
   const response = responseOver(socket, request, endGently);
@@ -138,7 +148,7 @@ export function handOver(nodeServer: NodeServer, request: IncomingMessage, socke
 function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   const openedAt = performance.now();
   const { url: route } = request.routeOptions;
-  const who = { org_id: request.principal?.orgId, key_id: request.principal?.keyId };
+  const who = { org_id: request.principal?.orgId, key_id: request.principal?.credentialId };
   request.log.info({ method: request.method, route, status: 101, ...who }, "upgraded");
   webSocket.once("close", (code) =>
     request.log.info({ route, code, elapsed_ms: Math.round(performance.now() - openedAt), ...who }, "closed"),

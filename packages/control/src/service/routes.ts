@@ -32,12 +32,14 @@ export function addServiceRoutes(server: Server, deps: ServiceDeps): void {
     response: { 200: Whoami, ...errorAnswers() },
   };
   server.get("/v1/whoami", { schema: whoami }, async (request) => {
-    const { orgId, keyId, scopedProjectId } = principalOf(request);
+    const { kind, orgId, keyId, scopedProjectId, role, session } = principalOf(request);
     return {
-      kind: "api_key" as const,
+      kind,
       org_id: orgId,
-      key_id: keyId,
       ...(scopedProjectId !== null && { project_id: scopedProjectId }),
+      ...(session
+        ? { session_id: session.id, capabilities: [...session.capabilities] }
+        : { key_id: keyId, role }),
     };
   });
 }

@@ -38,6 +38,19 @@ export async function isNameTaken(
   return row !== undefined;
 }
 
+/** States of sessions that have not ended. */
+const UNFINISHED = ["creating", "live", "paused", "node_lost"];
+
+export async function hasUnfinishedSessions(db: Queries, projectId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("project_id", "=", projectId)
+    .where("state", "in", UNFINISHED)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 /** Number of sessions that count under the ceilings of an organisation and of one key. */
 export async function countActiveSessions(
   db: Queries,

@@ -14,6 +14,7 @@ import { deleteOldHistory, listOldFailures, listUnreleased } from "../sessions/s
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import { discardSessions, isProvisional } from "../starts/start-together.ts";
 import { deleteOldAttachments } from "../terminals/attachments-store.ts";
+import { deleteOldTokens } from "../tokens/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
@@ -79,6 +80,7 @@ export const HOURLY_PARTS: Parts = {
   "forget old events": (deps) => deleteOldEvents(deps.db),
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget names of snapshots": (deps) => deps.orphanSnapshots.forgetNames(),
+  "forget old tokens": (deps) => deleteOldTokens(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 

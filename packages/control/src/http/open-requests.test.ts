@@ -1,0 +1,42 @@
+import { fastify } from "fastify";
+import { expect, test, vi } from "vitest";
+import type { Principal } from "../access/principal.ts";
+import { OpenRequests, trackOpenRequests } from "./open-requests.ts";
+
+test("a request that is over is not kept, nor is its credential", async () => {
+  const open = new OpenRequests();
+  const ended: string[] = [];
+  const [first, second] = ["first", "second"].map((name) => open.add("key_a", () => ended.push(name)));
+  open.add("key_b", () => ended.push("other"));
+  first?.isOver();
+  open.endOf("key_a");
+  expect(ended).toEqual(["second"]);
+  second?.isOver();
+  expect(open.credentialIds()).toEqual(["key_b"]);
+});
+
+test("the one request that ends its own credential is left", () => {
+  const open = new OpenRequests();
+  const ended: string[] = [];
+  const own = open.add("key_a", () => ended.push("own"));
+  open.add("key_a", () => ended.push("other"));
+  open.endOf("key_a", own);
+  expect(ended).toEqual(["other"]);
+});
+
+test("requests over a real connection are over once they are answered", async () => {
+  const open = new OpenRequests();
+  const server = fastify();
+  server.decorateRequest("principal", null);
+  server.addHook("onRequest", async (request) => {
+    request.principal = { credentialId: "key_a" } as Principal;
+  });
+  trackOpenRequests(server, { openRequests: open });
+  const during: string[][] = [];
+  server.get("/", async () => during.push(open.credentialIds()));
+  const url = await server.listen({ host: "127.0.0.1", port: 0 });
+  expect((await fetch(url)).status).toBe(200);
+  await vi.waitFor(() => expect(open.credentialIds()).toEqual([]));
+  expect(during).toEqual([["key_a"]]);
+  await server.close();
+});

@@ -1,0 +1,58 @@
+/**
+ * The open requests and connections of each credential, so that they end when it is revoked or expires
+ * (docs/spec/access.md).
+ */
+import type { FastifyInstance, FastifyRequest } from "fastify";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Absent for requests without a credential. */
+    openRequest?: OpenRequest;
+  }
+}
+
+const MOST_LISTENERS = 20;
+
+/** One open request. A WebSocket that is made of it replaces `end`, and calls `isOver` itself. */
+export interface OpenRequest {
+  end: () => void;
+  isOver: () => void;
+}
+
+export class OpenRequests {
+  readonly #ofCredential = new Map<string, Set<OpenRequest>>();
+
+  add(credentialId: string, end: () => void): OpenRequest {
+    const open = this.#ofCredential.get(credentialId) ?? new Set();
+    this.#ofCredential.set(credentialId, open);
+    const isOver = () => {
+      open.delete(request);
+      if (open.size === 0 && this.#ofCredential.get(credentialId) === open)
+        this.#ofCredential.delete(credentialId);
+    };
+    const request: OpenRequest = { end, isOver };
+    open.add(request);
+    return request;
+  }
+
+  /** Credentials that have open requests. */
+  credentialIds(): string[] {
+    return [...this.#ofCredential.keys()];
+  }
+
+  /** Ends everything that this credential has open, but for the one request that asked for it. */
+  endOf(credentialId: string, except?: OpenRequest): void {
+    for (const request of this.#ofCredential.get(credentialId) ?? []) if (request !== except) request.end();
+  }
+}
+
+/** Keeps every authenticated request in `openRequests` until its answer is over. Comes after the credential's check. */
+export function trackOpenRequests(server: FastifyInstance, deps: { openRequests: OpenRequests }): void {
+  server.addHook("onRequest", async (request: FastifyRequest, reply) => {
+    if (!request.principal) return;
+    const open = deps.openRequests.add(request.principal.credentialId, () => request.raw.socket.destroy());
+    request.openRequest = open;
+    // With the listeners of other hooks there are more than ten, from where on Node suspects a leak.
+    reply.raw.setMaxListeners(MOST_LISTENERS).once("close", open.isOver);
+  });
+}

@@ -1,0 +1,127 @@
+/** Makes, renames and deletes projects: with keys of the whole organisation (docs/spec/access.md). */
+import {
+  ID_PREFIXES,
+  LIMITS,
+  PROJECT_ID_PATTERN,
+  type ProjectCreate,
+  type ProjectPatch,
+  type ProjectRecord,
+} from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
+import type { z } from "zod";
+import type { Authenticator } from "../access/authenticate.ts";
+import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
+import { revokeKeysOf } from "../access/revoke-keys.ts";
+import { lockOrg } from "../access/store.ts";
+import type { Database, Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
+import type { OpenRequests } from "../http/open-requests.ts";
+import { hasUnfinishedSessions } from "../sessions/store.ts";
+import {
+  countProjects,
+  findProject,
+  insertProject,
+  lockProject,
+  type ProjectRow,
+  updateProject,
+} from "./store.ts";
+
+export interface ProjectDeps {
+  db: Database;
+  authenticator: Authenticator;
+  openRequests: OpenRequests;
+}
+
+export async function createProject(
+  { db }: Pick<ProjectDeps, "db">,
+  principal: Principal,
+  { name, labels }: z.output<typeof ProjectCreate>,
+): Promise<ProjectRecord> {
+  requireWholeOrganisation(principal);
+  const { orgId } = principal;
+  return await db.transaction().execute(async (tx) => {
+    await lockOrg(tx, orgId);
+    if ((await countProjects(tx, orgId)) >= LIMITS.projectsPerOrg)
+      throw new ApiError(
+        "conflict",
+        `the organisation has ${LIMITS.projectsPerOrg} projects: delete one first`,
+      );
+    const id = ID_PREFIXES.project + randomId();
+    const row = await insertProject(tx, { id, org_id: orgId, name, labels: toJson(labels) });
+    return toProject(row, name);
+  });
+}
+
+export async function patchProject(
+  { db }: Pick<ProjectDeps, "db">,
+  principal: Principal,
+  { id, patch }: { id: string; patch: z.output<typeof ProjectPatch> },
+): Promise<ProjectRecord> {
+  const { name, labels } = patch;
+  const found = await getProject(db, scopeOf(principal), id);
+  requireWholeOrganisation(principal);
+  const change = {
+    ...(name !== undefined && { name }),
+    ...(labels !== undefined && { labels: toJson(labels) }),
+  };
+  if (Object.keys(change).length === 0) return found;
+  return toProject(await updateProject(db, id, change), name);
+}
+
+/** Its keys are revoked. Sessions that ended in it keep its id, and so do the records of their use. */
+export async function deleteProject(
+  { db, authenticator, openRequests }: ProjectDeps,
+  principal: Principal,
+  id: string,
+): Promise<void> {
+  const scope = scopeOf(principal);
+  await getProject(db, scope, id);
+  requireWholeOrganisation(principal);
+  const revoked = await db.transaction().execute(async (tx) => {
+    const project = await lockProject(tx, scope, id);
+    if (!project) throw projectNotFound();
+    if (project.is_default) throw new ApiError("conflict", "the default project cannot be deleted");
+    if (await hasUnfinishedSessions(tx, id))
+      throw new ApiError("conflict", "the project has sessions that have not ended: delete them first");
+    await updateProject(tx, id, { deleted_at: new Date() });
+    return await revokeKeysOf(tx, id);
+  });
+  for (const key of revoked) {
+    authenticator.forget(key);
+    openRequests.endOf(key);
+  }
+}
+
+export async function getProject(db: Queries, scope: Scope, id: string): Promise<ProjectRecord> {
+  const row = PROJECT_ID_PATTERN.test(id) ? await findProject(db, scope, id) : undefined;
+  if (!row) throw projectNotFound();
+  return toProject(row);
+}
+
+export function toProject(row: ProjectRow | "name_taken", name?: string): ProjectRecord {
+  if (row === "name_taken")
+    throw new ApiError("conflict", `name: another project is called ${JSON.stringify(name)}`);
+  return {
+    id: row.id,
+    name: row.name,
+    ...(row.labels && { labels: row.labels }),
+    created_at: row.created_at.toISOString(),
+    is_default: row.is_default,
+  };
+}
+
+function requireWholeOrganisation({ scopedProjectId }: Principal): void {
+  if (scopedProjectId === null) return;
+  throw new ApiError(
+    "forbidden",
+    "this API key is bound to a project; projects are changed with a key of the whole organisation",
+  );
+}
+
+function projectNotFound(): ApiError {
+  return new ApiError("not_found", "project not found: no project that you may see has this id");
+}
+
+function toJson(labels: Record<string, string> | null | undefined): string | null {
+  return labels && Object.keys(labels).length > 0 ? JSON.stringify(labels) : null;
+}

@@ -1,0 +1,207 @@
+/** Scoped tokens: minting, the table of what each capability reaches, and what ends with a token. */
+import { CAPABILITIES, TOKEN_ENDPOINTS } from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Answer, type Ask, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { connect } from "../../test-support/terminal-client.ts";
+
+let control: Control;
+let session: string;
+beforeAll(async () => {
+  control = await startControl();
+  await control.app.server.listen({ host: "127.0.0.1", port: 0 });
+  session = await control.createLive({ name: "of tokens" });
+});
+afterAll(() => control.close());
+
+const mint = (body: object = {}, id = session, ask: Ask = {}): Promise<Answer> =>
+  control.ask(`POST /v1/sessions/${id}/tokens`, { body: { ttl_seconds: 60, ...body }, ...ask });
+const tokenFor = async (body: object = {}, id = session) =>
+  (await mint(body, id)).body as { token: string; hash: string };
+const list = async (id = session) =>
+  (await control.ask(`GET /v1/sessions/${id}/tokens`)).body as { hash: string }[];
+const revoke = (hash: string, id = session) => control.ask(`DELETE /v1/sessions/${id}/tokens/${hash}`);
+const statusOf = async (call: string, key: string, body?: object) =>
+  (await control.ask(call, { key, ...(body && { body }) })).status;
+
+test("a token is shown once; the list has its hash, rights and times, newest first", async () => {
+  const answer = await mint({ ttl_seconds: 600, capabilities: [] });
+  expect([answer.status, answer.headers["cache-control"]]).toEqual([201, "no-store"]);
+  const { token, ...record } = answer.body;
+  expect(token).toMatch(/^viv_s_[A-Za-z0-9]{40}$/);
+  expect(record).toEqual({
+    hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+    capabilities: [...CAPABILITIES],
+    created_at: expect.stringMatching(/Z$/),
+    expires_at: expect.stringMatching(/Z$/),
+  });
+  const later = await tokenFor({ capabilities: ["view", "pty"] });
+  const listed = await list();
+  expect(listed.slice(0, 2).map(({ hash }) => hash)).toEqual([later.hash, record.hash]);
+  expect(listed[0]).toMatchObject({ capabilities: ["pty", "view"] });
+  expect(JSON.stringify(listed)).not.toContain(token.slice(6));
+  expect(await statusOf(`GET /v1/sessions/${session}`, token)).toBe(200);
+  await eventually(async () => expect((await list())[1]).toHaveProperty("last_used_at"));
+});
+
+test.each([
+  [{ ttl_seconds: 0 }, "ttl_seconds"],
+  [{ ttl_seconds: 1.5 }, "ttl_seconds"],
+  [{ ttl_seconds: 2_592_001 }, "ttl_seconds"],
+  [{ ttl_seconds: null }, "ttl_seconds"],
+  [{ capabilities: ["root"] }, "capabilities"],
+  [{ capabilities: ["exec", "exec"] }, "capabilities"],
+])("%j is refused with the field's name", async (body, field) => {
+  const answer = await mint(body);
+  expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+  expect(answer.body.error).toMatch(new RegExp(`^${field}`));
+});
+
+test("a token does not outlive its session, and ends with it", async () => {
+  const short = await control.createLive({ max_lifetime_ms: 100_000 });
+  expect((await mint({ ttl_seconds: 101 }, short)).body.error).toMatch(/^ttl_seconds: must be at most \d+/);
+  const { token } = await tokenFor({ ttl_seconds: 90 }, short);
+  expect(await statusOf(`GET /v1/sessions/${short}`, token)).toBe(200);
+  await control.ask(`DELETE /v1/sessions/${short}`);
+  await eventually(async () => expect(await statusOf(`GET /v1/sessions/${short}`, token)).toBe(401));
+});
+
+test("a session has 64 tokens at most, of which those that ended do not count", async () => {
+  const own = await control.createLive();
+  const { hash } = await tokenFor({}, own);
+  for (let count = 1; count < 64; count++) expect((await mint({}, own)).status).toBe(201);
+  expect((await mint({}, own)).body.code).toBe("conflict");
+  await revoke(hash, own);
+  expect((await mint({}, own)).status).toBe(201);
+});
+
+test("an unknown hash, one of another session, one that ended and a malformed one are the same 404", async () => {
+  const other = await control.createLive();
+  const ended = await tokenFor();
+  expect((await revoke(ended.hash)).status).toBe(204);
+  const theirs = await tokenFor({}, other);
+  const answers = await Promise.all(
+    [ended.hash, theirs.hash, "0".repeat(64), "nonsense"].map((hash) => revoke(hash)),
+  );
+  expect(answers.map(({ status, text }) => [status, text])).toEqual(Array(4).fill([404, answers[0]?.text]));
+  expect(await statusOf(`GET /v1/sessions/${other}`, theirs.token)).toBe(200);
+});
+
+test("only a key of the whole organisation manages tokens, and minting wakes nothing", async () => {
+  const { token, hash } = await tokenFor();
+  const project = (await control.ask("POST /v1/projects", { body: { name: "p" } })).body.id;
+  const inProject = (await control.ask("POST /v1/sessions", { body: { project_id: project } })).body
+    .session_id;
+  await control.until(inProject, "live");
+  const { key } = (await control.ask("POST /v1/api-keys", { body: { name: "k", project_id: project } })).body;
+  for (const [credential, id] of [
+    [token, session],
+    [key, inProject],
+  ] as const) {
+    expect(await statusOf(`GET /v1/sessions/${id}/tokens`, credential)).toBe(403);
+    expect(await statusOf(`POST /v1/sessions/${id}/tokens`, credential, { ttl_seconds: 1 })).toBe(403);
+    expect(await statusOf(`DELETE /v1/sessions/${id}/tokens/${hash}`, credential)).toBe(403);
+  }
+  await control.ask(`POST /v1/sessions/${inProject}/pause`);
+  const minted = await tokenFor({}, inProject);
+  expect((await control.ask(`GET /v1/sessions/${inProject}`, { key: minted.token })).body.state).toBe(
+    "paused",
+  );
+});
+
+describe("each endpoint and each capability", () => {
+  let endpoints: string[];
+  let other: string;
+  beforeAll(async () => {
+    const { body } = await control.ask("GET /v1/openapi.json");
+    endpoints = Object.entries<object>(body.paths)
+      .flatMap(([path, methods]) =>
+        Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replace(/\{(\w+)\}/g, ":$1")}`),
+      )
+      .filter((call) => call !== "GET /v1/healthz");
+    other = await control.createLive();
+  });
+  const fill = (call: string, id: string) => call.replace(":id", id).replace(/:\w+/g, "unknown");
+
+  test("the table names no endpoint that the service does not have", () => {
+    expect(Object.keys(TOKEN_ENDPOINTS).filter((call) => !endpoints.includes(call))).toEqual([]);
+  });
+
+  test.each(CAPABILITIES)("%s reaches what the table says, and nothing else", async (capability) => {
+    const { token } = await tokenFor({ capabilities: [capability] });
+    const reached: string[] = [];
+    for (const call of endpoints) {
+      // Without a body: what is allowed is refused for another reason at most.
+      const { status, body } = await control.ask(fill(call, session), { key: token });
+      if (status === 403) expect([call, body.code]).toEqual([call, "forbidden"]);
+      else reached.push(call);
+    }
+    const allowed = endpoints.filter((call) => TOKEN_ENDPOINTS[call]?.includes(capability));
+    expect(reached.toSorted()).toEqual(allowed.toSorted());
+    expect(reached.length).toBeGreaterThan(1);
+  });
+
+  test("another session looks as if there were none, for every endpoint of a session", async () => {
+    const { token } = await tokenFor();
+    for (const call of endpoints.filter((one) => one.includes("/sessions/:id"))) {
+      const [theirs, none] = await Promise.all(
+        [other, randomId()].map((id) => control.ask(fill(call, id), { key: token })),
+      );
+      expect([call, theirs?.status, theirs?.text]).toEqual([call, 404, none?.text]);
+    }
+  });
+});
+
+test("a batch runs in the token's session, and is refused when it names another one", async () => {
+  const other = await control.createLive();
+  const { token } = await tokenFor({ capabilities: ["exec"] });
+  const batch = (ids: string[]) =>
+    control.ask("POST /v1/sessions/batch/exec", {
+      key: token,
+      body: { session_ids: ids, command: ["true"] },
+    });
+  expect((await batch([session])).body.results).toMatchObject([{ session_id: session, exit_code: 0 }]);
+  for (const ids of [[other], [session, other], [randomId()]]) expect((await batch(ids)).status).toBe(403);
+});
+
+test("whoami and the audit log name the token by its hash", async () => {
+  const { token, hash } = await tokenFor({ capabilities: ["exec"] });
+  expect((await control.ask("GET /v1/whoami", { key: token })).body).toMatchObject({
+    kind: "scoped_token",
+    session_id: session,
+    capabilities: ["exec"],
+  });
+  await control.ask(`POST /v1/sessions/${session}/exec`, { key: token, body: { command: ["by-token"] } });
+  await eventually(async () => {
+    const { entries } = (await control.ask(`GET /v1/audit?session_id=${session}`)).body;
+    expect(entries[0]).toMatchObject({
+      actor: { kind: "scoped_token", id: hash },
+      meta: { executable: "by-token" },
+    });
+  });
+});
+
+describe.each([
+  ["is revoked", 60, (hash: string) => revoke(hash)],
+  [
+    "is revoked through another process",
+    60,
+    (hash: string) =>
+      control.sql.query("update session_tokens set revoked_at = now() where digest = decode($1, 'hex')", [
+        hash,
+      ]),
+  ],
+  ["expires", 1, async () => undefined],
+])("when a token %s", (_how, ttl_seconds, end) => {
+  test("its terminal and tunnel are closed, and it is refused", async () => {
+    const { token, hash } = await tokenFor({ ttl_seconds });
+    const open = await Promise.all(
+      ["pty", "tunnel?port=22"].map((path) =>
+        connect(control, `/v1/sessions/${session}/${path}`, { key: token }).opened(),
+      ),
+    );
+    await end(hash);
+    expect(await Promise.all(open.map(({ closed }) => closed))).toEqual([1008, 1008]);
+    await eventually(async () => expect(await statusOf(`GET /v1/sessions/${session}`, token)).toBe(401));
+  });
+});
