@@ -37,6 +37,7 @@ export class UpdateLoad {
   readonly #figures: Figures = { runs: 0, cut: 0, creates: 0, longestOutageMs: 0 };
   /** Sessions whose creation was acknowledged, and whose end was not asked for. */
   readonly #acknowledged: string[] = [];
+  readonly #undeleted: string[] = [];
   #loops: Promise<unknown> = Promise.resolve();
   #live: Kept | undefined;
   #paused: Kept | undefined;
@@ -84,7 +85,8 @@ export class UpdateLoad {
     await this.#loops;
     await this.#attached?.terminal.close();
     const all = [this.#live, this.#paused, this.#attached].flatMap((one) => (one ? [one.id] : []));
-    for (const id of [...all, ...this.#acknowledged]) await this.#client.sessions.delete(id);
+    for (const id of [...all, ...this.#acknowledged, ...this.#undeleted])
+      await this.#client.sessions.delete(id);
   }
 
   async #makeSession(request: { on_pty_detach?: "keep_live" } = {}): Promise<Kept> {
@@ -135,9 +137,19 @@ export class UpdateLoad {
     }
   }
 
+  /** A deletion without an answer may have been carried out, so the session counts no more. */
   async #deleteOldest(): Promise<void> {
     const id = this.#acknowledged.shift();
-    if (id !== undefined) await this.#client.sessions.delete(id).catch(() => this.#acknowledged.unshift(id));
+    if (id === undefined) return;
+    while (!this.#over.signal.aborted) {
+      const isDone = await this.#client.sessions.delete(id).then(
+        () => true,
+        () => false,
+      );
+      if (isDone) return;
+      await sleep(POLL_MS);
+    }
+    this.#undeleted.push(id);
   }
 
   async #watchHealth(): Promise<void> {
