@@ -6,17 +6,17 @@ const NOTE = "/var/lib/vivarium-before-reboot.json";
 
 const client = ownClient();
 await untilHealthy(client);
-const paused = await makeSession("paused-over-a-reboot");
+const paused = await makeSession();
 const { checkpoint_id } = await client.checkpoints.create(paused.session_id, { name: "before" });
 await client.sessions.pause(paused.session_id);
-const live = await makeSession("live-over-a-reboot");
+const live = await makeSession();
 writeFileSync(NOTE, JSON.stringify({ sessions: [paused, live], checkpoint_id }));
 console.log(
   `made ${paused.session_id}, which is paused, ${live.session_id}, which is live, and ${checkpoint_id}`,
 );
 
-async function makeSession(name: string) {
-  const { session_id } = await client.sessions.create({ name });
+async function makeSession() {
+  const { session_id } = await client.sessions.create();
   const session = client.session(session_id);
   await shell(session, "head -c 1048576 /dev/urandom >/dev/shm/noise; echo kept >/workspace/kept");
   return { session_id, sum: await shell(session, "sha256sum /dev/shm/noise") };
