@@ -60,7 +60,11 @@ export async function savedHost(
   const root = await rootOf(release);
   const project = await projectDisk();
   const qemu = await must("qemu-system-x86_64", ["--version"]);
-  const inputs = [path.basename(root), path.basename(project, ".img"), shortHash([qemu, ...machine].join(" "))];
+  const inputs = [
+    path.basename(root),
+    path.basename(project, ".img"),
+    shortHash([qemu, ...machine].join(" ")),
+  ];
   const folder = path.join(CACHE, `saved-${inputs.join("-")}`);
   if (existsSync(folder)) return { root, folder };
   const part = `${folder}.part`;
