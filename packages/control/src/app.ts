@@ -6,6 +6,7 @@ import type { Log } from "@vivarium/kit/log";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
+import { loadOperatorKey } from "./access/operator-key.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
@@ -47,6 +48,12 @@ import { addProjectRoutes } from "./projects/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
 import { addTemplateRoutes } from "./saved-state/template-routes.ts";
+import { requireKeksOfRows } from "./secrets/check-keks.ts";
+import type { KekSource } from "./secrets/kek-source.ts";
+import { Keyring } from "./secrets/keyring.ts";
+import { rewrapAll } from "./secrets/rewrap.ts";
+import { addKekRoutes } from "./secrets/routes.ts";
+import { countDataKeys } from "./secrets/store.ts";
 import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
@@ -79,6 +86,7 @@ const FLUSH_MS = 250;
 const WATCH_MS = 1_000;
 /** Requests of a credential end within two seconds of it (docs/spec/access.md). */
 const ENDED_CREDENTIALS_MS = 1_000;
+const REWRAP_MS = 10_000;
 const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
@@ -111,6 +119,8 @@ export interface AppSettings extends Partial<AppOptions> {
   databaseUrl: string;
   nodeSocket: string;
   controlDir: string;
+  /** Where the key-encryption keys are; default: there are none, and secrets are refused. */
+  kekSource?: KekSource | undefined;
   /** Interval of the sweeps; default 2 s. */
   tickMs?: number;
   /** No other control plane serves this database, so a lease that lapsed before this one started has no live owner. */
@@ -137,9 +147,17 @@ export interface App {
 }
 
 export async function createApp(settings: AppSettings, log: Log): Promise<App> {
-  const { databaseUrl: url, nodeSocket, controlDir, tickMs = TICK_MS, isAlone, ...chosen } = settings;
+  const {
+    databaseUrl: url,
+    nodeSocket,
+    controlDir,
+    kekSource,
+    tickMs = TICK_MS,
+    isAlone,
+    ...chosen
+  } = settings;
   const db = openDatabase({ url, log });
-  const { mintedKey, ...keys } = await prepareStore({ db, url, controlDir }, log);
+  const { mintedKey, ...keys } = await prepareStore({ db, url, controlDir, kekSource }, log);
   const nodes = new NodeClient(nodeSocket);
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
@@ -175,6 +193,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
         every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
         every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () => endRequestsOfEnded(parts).catch(() => undefined)),
+        every(Math.min(REWRAP_MS, tickMs * 5), () => runPart(parts, "rewrap data keys", rewrapAll)),
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, () => parts.commandLog.flush()),
       ];
@@ -212,6 +231,8 @@ export async function describeApi(log: Log): Promise<string> {
     forkChildren: LIMITS.forkChildrenHard,
     pepper: Buffer.alloc(32),
     previewKey: Buffer.alloc(32),
+    operatorDigest: Buffer.alloc(32),
+    keyring: Keyring.empty(),
     db,
     nodes: new NodeClient("/nonexistent/node.sock"),
     storeWatch: new StoreWatch({ db }),
@@ -248,6 +269,8 @@ interface Base extends AppOptions {
   storeWatch: StoreWatch;
   pepper: Buffer;
   previewKey: Buffer;
+  operatorDigest: Buffer;
+  keyring: Keyring;
   log: Log;
 }
 
@@ -288,6 +311,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addServiceRoutes(server, parts);
   addKeyRoutes(server, parts);
   addProjectRoutes(server, parts);
+  addKekRoutes(server, parts);
   addTokenRoutes(server, parts);
   addStartRoutes(server, parts);
   addSessionRoutes(server, parts);
@@ -306,7 +330,12 @@ function addRoutes(server: Server, parts: Parts): void {
 }
 
 async function prepareStore(
-  { db, url, controlDir }: { db: Database; url: string; controlDir: string },
+  {
+    db,
+    url,
+    controlDir,
+    kekSource,
+  }: Pick<AppSettings, "controlDir" | "kekSource"> & { db: Database; url: string },
   log: Log,
 ) {
   const pepper = await loadPepper(controlDir);
@@ -319,7 +348,22 @@ async function prepareStore(
   const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
-  return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
+  const keyring = await untilStored(() => loadKeyring(db, kekSource, log));
+  const [previewKey, operatorDigest] = [await loadPreviewKey(controlDir), await loadOperatorKey(controlDir)];
+  return { pepper, previewKey, operatorDigest, keyring, mintedKey };
+}
+
+/** Loads the key-encryption keys, and makes the first one unless the database has values that an older one sealed. */
+async function loadKeyring(db: Database, source: KekSource | undefined, log: Log): Promise<Keyring> {
+  const isUnused = (await countDataKeys(db)).size === 0;
+  const { keyring, made } = await Keyring.load(source, isUnused);
+  await requireKeksOfRows(db, keyring);
+  if (made !== undefined)
+    log.warn(
+      { file: made },
+      "made a key-encryption key: keep a copy of it, without it no secret can be read",
+    );
+  return keyring;
 }
 
 /** Logs failures of the event feed. The sweeps warn about a database that is away; the feed looks too often for it. */

@@ -5,6 +5,7 @@ import { OPENING_RULES } from "@vivarium/contract/gateway";
 import { readOpenings } from "@vivarium/kit/ipv4-openings";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
+import type { KekSource } from "./secrets/kek-source.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
@@ -41,6 +42,9 @@ const Environment = z.object({
   VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
   VIV_ORG_EGRESS_CAP_BYTES: bytes(),
   VIV_ORG_EGRESS_CAP_MAX_BYTES: bytes(),
+  VIV_KEK_FILE: z.string().startsWith("/", "must be an absolute path").optional(),
+  VIV_KEK: z.string().optional(),
+  VIV_KEK_COMMAND: z.string().optional(),
   VIV_NEVER_RANGES: z.string().default(""),
   VIV_PRIVATE_OPEN: z.string().default(""),
   VIV_NODE_DOMAIN: z
@@ -74,6 +78,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
   const neverRanges = readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES);
   return {
     controlDir: path.join(env.VIV_DATA_DIR, "control"),
+    /** Where the key-encryption keys are; undefined: there are none, and secrets are refused. */
+    kekSource: kekSourceOf(env),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
     databaseUrl: env.DATABASE_URL,
     listen: parseListen("VIV_LISTEN", env.VIV_LISTEN),
@@ -108,6 +114,19 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
       closed: [...OPENING_RULES.closed, ...neverRanges],
     }),
   };
+}
+
+/** A service on one machine makes a file of its own if it is given no key. */
+function kekSourceOf(env: z.output<typeof Environment>): KekSource | undefined {
+  const { VIV_KEK_FILE: file, VIV_KEK: text, VIV_KEK_COMMAND: command } = env;
+  const given = [file, text, command].filter(Boolean);
+  if (given.length > 1)
+    throw new Error("environment variables VIV_KEK_FILE, VIV_KEK and VIV_KEK_COMMAND: set one of them");
+  if (text) return { kind: "text", text };
+  if (command) return { kind: "command", command };
+  if (file) return { kind: "file", file, mayMake: false };
+  if (env.VIV_SUPERVISED !== "1") return undefined;
+  return { kind: "file", file: path.join(env.VIV_DATA_DIR, "control", "kek"), mayMake: true };
 }
 
 function previewSite(env: z.output<typeof Environment>): PreviewSite {

@@ -9,7 +9,11 @@ import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
 import { loadPepper } from "../src/access/pepper.ts";
 import { type App, createApp } from "../src/app.ts";
 import type { EgressCaps } from "../src/egress/org-cap.ts";
+import type { KekSource } from "../src/secrets/kek-source.ts";
 import { createDatabase, silentLog } from "./database.ts";
+
+/** The key-encryption key of the tests. */
+export const KEKS = `kek_1:${Buffer.alloc(32, "k").toString("base64url")}`;
 
 export interface Answer {
   status: number;
@@ -39,6 +43,7 @@ export class Control {
     controlDir: string;
     tickMs: number;
     isAlone: boolean;
+    kekSource: KekSource | undefined;
   };
 
   constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {
@@ -157,6 +162,7 @@ export async function startControl({
   sweeps?: boolean;
   forkChildren?: number;
   egressCaps?: EgressCaps;
+  kekSource?: KekSource | undefined;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new FakeNode({ isScripted: true });
@@ -168,6 +174,7 @@ export async function startControl({
     controlDir,
     tickMs: 50,
     isAlone: true,
+    kekSource: { kind: "text", text: KEKS } as KekSource | undefined,
     ...more,
   };
   const app = await createApp(settings, silentLog);

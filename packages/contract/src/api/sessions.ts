@@ -105,6 +105,8 @@ export const SessionRecord = named("Session", {
   destroy_on_completion: z.boolean().optional(),
   template: z.string().optional(),
   env: z.record(z.string(), z.string()).optional(),
+  /** Names of the secrets, sorted; never their values. */
+  secret_names: z.array(z.string()).optional(),
   status_detail: z.string().optional(),
   status_reason: z.string().optional(),
   active_since: timestamp.optional(),

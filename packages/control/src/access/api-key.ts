@@ -7,6 +7,7 @@ const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 const PREFIX = "viv_";
 const TOKEN_PREFIX = "viv_s_";
+const OPERATOR_PREFIX = "viv_op_";
 /** About 202 bits. */
 const RANDOM_CHARS = 34;
 const SUM_CHARS = 6;
@@ -24,6 +25,15 @@ export function newApiKey(): string {
 /** A new scoped token: as a key, after `viv_s_`. */
 export function newScopedToken(): string {
   return newCredential(TOKEN_PREFIX);
+}
+
+/** A new key of the operator: as a key, after `viv_op_`. */
+export function newOperatorKey(): string {
+  return newCredential(OPERATOR_PREFIX);
+}
+
+export function isOperatorKey(credential: string): boolean {
+  return credential.startsWith(OPERATOR_PREFIX);
 }
 
 export function isScopedToken(credential: string): boolean {

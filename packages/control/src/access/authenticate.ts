@@ -1,10 +1,11 @@
 /** Authenticates requests by their API key or scoped token. */
-import { hash } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { apiKeyDigest, isScopedToken, scopedTokenDigest, shownPartOf } from "./api-key.ts";
-import type { Principal } from "./principal.ts";
+import { apiKeyDigest, isOperatorKey, isScopedToken, scopedTokenDigest, shownPartOf } from "./api-key.ts";
+import { digestOfOperatorKey } from "./operator-key.ts";
+import { OPERATOR, type Principal } from "./principal.ts";
 import { findPrincipal, findTokenPrincipal, noteTokenUse, noteUse } from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
@@ -19,11 +20,13 @@ const REMEMBERED_KEYS = 10_000;
 export class Authenticator {
   readonly #db: Database;
   readonly #pepper: Buffer;
+  readonly #operatorDigest: Buffer;
   readonly #remembered = new Map<string, { principal: Principal; until: number }>();
 
-  constructor({ db, pepper }: { db: Database; pepper: Buffer }) {
+  constructor({ db, pepper, operatorDigest }: { db: Database; pepper: Buffer; operatorDigest: Buffer }) {
     this.#db = db;
     this.#pepper = pepper;
+    this.#operatorDigest = operatorDigest;
   }
 
   async authenticate(header: string | undefined): Promise<Principal> {
@@ -43,16 +46,19 @@ export class Authenticator {
     return principal;
   }
 
-  #find(credential: string): Promise<Principal | undefined> {
-    return isScopedToken(credential)
+  async #find(credential: string): Promise<Principal | undefined> {
+    if (isOperatorKey(credential)) {
+      const isOperators = timingSafeEqual(digestOfOperatorKey(credential), this.#operatorDigest);
+      return isOperators ? OPERATOR : undefined;
+    }
+    return await (isScopedToken(credential)
       ? findTokenPrincipal(this.#db, scopedTokenDigest(this.#pepper, credential))
-      : findPrincipal(this.#db, apiKeyDigest(this.#pepper, credential));
+      : findPrincipal(this.#db, apiKeyDigest(this.#pepper, credential)));
   }
 
-  #noteUse({ kind, credentialId: id }: Principal, credential: string): Promise<void> {
-    return kind === "scoped_token"
-      ? noteTokenUse(this.#db, id)
-      : noteUse(this.#db, { id, prefix: shownPartOf(credential) });
+  async #noteUse({ kind, credentialId: id }: Principal, credential: string): Promise<void> {
+    if (kind === "scoped_token") await noteTokenUse(this.#db, id);
+    if (kind === "api_key") await noteUse(this.#db, { id, prefix: shownPartOf(credential) });
   }
 
   /** A key or token that was revoked by this process is refused from its next request on. */

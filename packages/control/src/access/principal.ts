@@ -2,7 +2,8 @@
 import type { Capability, KeyRole } from "@vivarium/contract/api";
 
 export interface Principal {
-  kind: "api_key" | "scoped_token";
+  /** `operator`: of the installation, and of no organisation. */
+  kind: "api_key" | "scoped_token" | "operator";
   /** Id of the key, or hash of the token. */
   credentialId: string;
   /** The key, or the key that minted the token; empty if that one is no more. */
@@ -31,3 +32,17 @@ export interface Scope {
 export function scopeOf(principal: Principal): Scope {
   return { orgId: principal.orgId, projectId: principal.scopedProjectId };
 }
+
+/** Who has the operator's key. Its routes ask for nothing else of a principal. */
+export const OPERATOR: Principal = {
+  kind: "operator",
+  credentialId: "operator",
+  keyId: "",
+  orgId: "",
+  isSuspended: false,
+  role: "full",
+  scopedProjectId: null,
+  defaultProjectId: null,
+  expiresAt: null,
+  concurrentSessions: null,
+};

@@ -187,7 +187,8 @@ test("only the entry that the database refuses is left out", async () => {
     requestId: "r",
     ip: "::1",
   };
-  const start = (...argv: string[]) => commandLog.started({ session: rows[0], by, kind: "exec", argv });
+  const start = (...argv: string[]) =>
+    commandLog.started({ session: rows[0], by, kind: "exec", argv, secrets: [] });
   const first = start("c0");
   for (const word of ["c1", "\ud800 hunter2", "c2", "c3", "\0", "c4"]) start(word).ended({});
   await commandLog.flush();

@@ -26,6 +26,8 @@ interface Started {
   by: Caller;
   kind: CommandMeta["kind"];
   argv: readonly string[];
+  /** Values that the entry masks. */
+  secrets: readonly string[];
 }
 
 const MOST_WAITING = 20_000;
@@ -63,9 +65,8 @@ export class CommandLog {
     await this.#flushing;
   }
 
-  #newRow({ session, by, kind, argv }: Started): NewAuditRow & { id: string } {
-    // Sessions have no secrets yet: a create with secrets is refused.
-    const context = { pepper: this.#deps.pepper, orgId: session.org_id, secrets: [] };
+  #newRow({ session, by, kind, argv, secrets }: Started): NewAuditRow & { id: string } {
+    const context = { pepper: this.#deps.pepper, orgId: session.org_id, secrets };
     return {
       id: ID_PREFIXES.audit + randomId(),
       org_id: session.org_id,

@@ -4,18 +4,24 @@ import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
+import type { Keyring } from "../secrets/keyring.ts";
+import { openVariables, sealCheckpointEnv } from "../secrets/variables.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type CheckpointRow, countCheckpoints, findCheckpointByName, insertCheckpoint } from "./store.ts";
 
 /** The caller must have locked the organisation's row, so that no other checkpoint is counted meanwhile. */
 export async function keepCheckpoint(
+  { keyring }: { keyring: Keyring },
   tx: Queries,
   session: SessionRow,
   body: CheckpointCreate,
   snapshot: SnapshotStatus,
 ): Promise<CheckpointRow> {
   await checkQuota(tx, session, body.name);
-  const row = await insertCheckpoint(tx, rowOf(session, body, snapshot));
+  const { env } = await openVariables({ db: tx, keyring }, session);
+  const owner = { org_id: session.org_id, id: snapshot.snapshot_id };
+  const sealed = sealCheckpointEnv(keyring, owner, env);
+  const row = await insertCheckpoint(tx, { ...rowOf(session, body, snapshot), ...sealed });
   if (row === "name_taken") throw nameTaken(body.name ?? "");
   const { id: checkpoint_id, size_bytes } = row;
   await appendEvent(tx, eventOf(session, "checkpoint.created", { checkpoint_id, size_bytes }));
@@ -51,7 +57,6 @@ function rowOf(session: SessionRow, body: CheckpointCreate, snapshot: SnapshotSt
     template: session.template,
     template_version: session.template_version,
     baseline: session.baseline,
-    env: session.env && JSON.stringify(session.env),
     egress: JSON.stringify(session.egress),
     no_sudo: session.no_sudo,
   };

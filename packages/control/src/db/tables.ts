@@ -14,6 +14,7 @@ export interface Tables {
   projects: ProjectTable;
   api_keys: ApiKeyTable;
   session_tokens: SessionTokenTable;
+  sealed_values: SealedValueTable;
   sessions: SessionTable;
   idempotency_keys: IdempotencyKeyTable;
   checkpoints: CheckpointTable;
@@ -65,6 +66,13 @@ interface SessionTokenTable {
   last_used_at: Date | null;
 }
 
+interface SealedValueTable {
+  session_id: string;
+  kind: "env" | "secrets";
+  names: string[];
+  sealed: Buffer;
+}
+
 interface ApiKeyTable {
   id: string;
   org_id: string;
@@ -83,6 +91,7 @@ interface ApiKeyTable {
 
 export interface SessionTable
   extends StartColumns,
+    SecretColumns,
     MoveColumns,
     OperationColumns,
     DeadlineColumns,
@@ -103,7 +112,6 @@ interface StartColumns {
   name: string | null;
   labels: Json<Record<string, string> | null> | null;
   external_id: string | null;
-  env: Json<Record<string, string> | null> | null;
   no_sudo: boolean;
   on_pty_detach: string;
   paused_ttl_ms: number;
@@ -116,6 +124,13 @@ interface StartColumns {
   origin_checkpoint_id: string | null;
   parent_session_id: string | null;
   status_detail: string | null;
+}
+
+/** Written by secrets/ alone. The session's data key, wrapped; `env` is set where there is no key-encryption key. */
+interface SecretColumns {
+  env: Json<Record<string, string> | null> | null;
+  kek_id: string | null;
+  data_key: Buffer | null;
 }
 
 /** Written by moves/ alone. The session's state, and its machine or snapshot. */
@@ -199,6 +214,9 @@ export interface CheckpointTable {
   template_version: string | null;
   baseline: string | null;
   env: Json<Record<string, string> | null> | null;
+  kek_id: string | null;
+  data_key: Buffer | null;
+  sealed_env: Buffer | null;
   egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
   no_sudo: boolean;
 }

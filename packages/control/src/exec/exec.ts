@@ -7,7 +7,7 @@ import { leaseSession } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
 import type { ExecDeps } from "./deps.ts";
-import { type CommandInput, execCall, explainCommandBreak, startExec } from "./open-exec.ts";
+import { type CommandInput, explainCommandBreak, startExec } from "./open-exec.ts";
 import type { OutputQuota } from "./output-quota.ts";
 
 /** Time to destroy a completed session. After that the sweep does it, in case this process has died. */
@@ -29,8 +29,7 @@ export async function execBuffered(
   sessionId: string,
   { input, by, reservation, limitBytes = LIMITS.execOutputBytes }: BufferedExec,
 ): Promise<{ session: SessionRow; result: ExecResult }> {
-  const call = (row: SessionRow) => execCall(row, input, limitBytes);
-  const start = { sessionId, call, signal: neverAborted, by };
+  const start = { sessionId, input, limitBytes, signal: neverAborted, by };
   const { session, restoreMs, frames } = await startExec(deps, scope, start);
   const collected = await collect(frames, { limitBytes, reservation }).catch(async (cause: unknown) => {
     const error = await explainCommandBreak(deps, session, cause);

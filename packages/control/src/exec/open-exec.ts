@@ -8,7 +8,7 @@ import type { CommandEntry } from "../audit/command-log.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { hasStartedNothing, NodeError } from "../fleet/node-error.ts";
-import { environmentOf } from "../guest/environment.ts";
+import { type Environment, environmentOf } from "../guest/environment.ts";
 import { type BreakDeps, type BreakTexts, explainBreak, findEndError } from "../guest/explain-break.ts";
 import { useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
@@ -27,17 +27,23 @@ export interface CommandInput {
 
 interface ExecStart {
   sessionId: string;
-  call: (row: SessionRow) => ExecCall;
+  input: CommandInput;
+  /** Limit of each of the two output streams. */
+  limitBytes?: number;
   signal: AbortSignal;
   by: Caller;
 }
 
-/** The node call for a command of this session. */
-export function execCall(session: SessionRow, input: CommandInput, outputLimitBytes?: number): ExecCall {
+/** The node call for a command. */
+export function execCall(
+  input: CommandInput,
+  env: Record<string, string>,
+  outputLimitBytes?: number,
+): ExecCall {
   return {
     argv: input.command,
     ...(input.cwd != null && { cwd: input.cwd }),
-    env: environmentOf(session),
+    env,
     timeout_ms: input.timeout_ms ?? LIMITS.execTimeoutDefaultMs,
     ...(outputLimitBytes !== undefined && { output_limit_bytes: outputLimitBytes }),
   };
@@ -50,14 +56,15 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
 export async function startExec(
   deps: ExecDeps,
   scope: Scope,
-  { sessionId, call, signal, by }: ExecStart,
+  { sessionId, input, limitBytes, signal, by }: ExecStart,
 ): Promise<LiveSession & { frames: AsyncIterable<Frame> }> {
-  const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, (session) =>
-    openUnderLease(deps, session, call(session), signal),
-  );
-  const { argv } = call(live.session);
-  const entry = deps.commandLog.started({ session: live.session, by, kind: "exec", argv });
-  return { ...live, frames: logAndRelease(result, entry, release) };
+  const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, async (session) => {
+    const { env, secrets } = await environmentOf(deps, session);
+    return { frames: await openUnderLease(deps, session, execCall(input, env, limitBytes), signal), secrets };
+  });
+  const { frames, secrets } = result;
+  const command = { session: live.session, by, kind: "exec" as const, argv: input.command, secrets };
+  return { ...live, frames: logAndRelease(frames, deps.commandLog.started(command), release) };
 }
 
 /** Extends the session's lease, then starts the command. If nothing was started, the lease is set back. */
@@ -84,12 +91,15 @@ export async function openExec(
   deps: ExecDeps,
   session: SessionRow,
   call: ExecCall,
-  { signal, by }: { signal: AbortSignal; by: Caller },
+  { signal, by, secrets }: { signal: AbortSignal; by: Caller } & Pick<Environment, "secrets">,
 ): Promise<AsyncIterable<Frame>> {
   deps.activity.touch(session.id);
   try {
     const frames = await deps.nodes.exec(machineIdOf(session), call, signal);
-    return logAndRelease(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
+    return logAndRelease(
+      frames,
+      deps.commandLog.started({ session, by, kind: "run", argv: call.argv, secrets }),
+    );
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     // If the database is down, still report the original error: the command may have started, so it must not look

@@ -84,7 +84,7 @@ async function execStreamed(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
-  const start = { sessionId, call: (row: SessionRow) => execCall(row, input), signal: gone, by };
+  const start = { sessionId, input, signal: gone, by };
   const { session, frames } = await startExec(deps, scope, start).catch(async (error: unknown) => {
     // The client left while the command was being started. That counts as the session's one command.
     if (gone.aborted) await completeAfterLeave(deps, scope, sessionId);

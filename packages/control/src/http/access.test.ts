@@ -108,12 +108,16 @@ const ENDPOINTS: [call: string, body?: object][] = [
 const UPGRADES: typeof ENDPOINTS = [["GET /v1/sessions/:id/pty"], ["GET /v1/sessions/:id/tunnel"]];
 /** Has no end: events/stream.test.ts reads it. */
 const STREAMS: typeof ENDPOINTS = [["GET /v1/events"]];
+/** For the operator alone: secrets/keks.test.ts. */
+const OPERATORS: typeof ENDPOINTS = [["GET /v1/admin/keys/rotate"], ["POST /v1/admin/keys/rotate"]];
 const BY_ID = ENDPOINTS.filter(([call]) => call.includes("/:"));
 
 test("the suite knows every endpoint of the server", async () => {
   const { body } = await control.ask("GET /v1/openapi.json");
   const known = new Set(
-    [...ENDPOINTS, ...UPGRADES, ...STREAMS].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/g, "{$1}")),
+    [...ENDPOINTS, ...UPGRADES, ...STREAMS, ...OPERATORS].map(([call]) =>
+      call.split("?")[0]?.replace(/:(\w+)/g, "{$1}"),
+    ),
   );
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
@@ -121,7 +125,7 @@ test("the suite knows every endpoint of the server", async () => {
   expect(served.filter((call) => !known.has(call))).toEqual(["GET /v1/healthz"]);
 });
 
-describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS])("%s", (call, body) => {
+describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS, ...OPERATORS])("%s", (call, body) => {
   const concrete = fill(call, randomId());
 
   test.each([

@@ -49,7 +49,8 @@ export class OpenRequests {
 /** Keeps every authenticated request in `openRequests` until its answer is over. Comes after the credential's check. */
 export function trackOpenRequests(server: FastifyInstance, deps: { openRequests: OpenRequests }): void {
   server.addHook("onRequest", async (request: FastifyRequest, reply) => {
-    if (!request.principal) return;
+    // The operator's key is not revoked while the service runs.
+    if (!request.principal || request.principal.kind === "operator") return;
     const open = deps.openRequests.add(request.principal.credentialId, () => request.raw.socket.destroy());
     request.openRequest = open;
     // With the listeners of other hooks there are more than ten, from where on Node suspects a leak.

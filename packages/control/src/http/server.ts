@@ -17,6 +17,7 @@ import { holdTokensToTheirSession } from "./capabilities.ts";
 import { giveUpSlowBodies } from "./minimum-body-rate.ts";
 import { type OpenRequests, trackOpenRequests } from "./open-requests.ts";
 import { documentApi } from "./openapi.ts";
+import { holdOperatorsToTheirRoutes } from "./operator.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
 import { requestId } from "./request-id.ts";
@@ -77,6 +78,7 @@ export async function createServer(deps: ServerDeps) {
   answerUnknownRoutes(server);
   refuseWritesOfReaders(server);
   holdTokensToTheirSession(server);
+  holdOperatorsToTheirRoutes(server);
   refuseUnusableHeaders(server);
   refuseUnreadableQuery(server);
   giveUpSlowBodies(server);

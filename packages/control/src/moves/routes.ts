@@ -8,7 +8,7 @@ import type { Server } from "../http/server.ts";
 import { getSession } from "../sessions/get.ts";
 import { RecordQuery, SessionParams } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import { toRecord, withActivity } from "../sessions/record.ts";
+import { recordOf, withActivity } from "../sessions/record.ts";
 import type { MoveDeps } from "./deps.ts";
 import { destroySession } from "./destroy.ts";
 import { readSession } from "./expire.ts";
@@ -36,7 +36,8 @@ export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): voi
     async (request) => {
       const unflushed = deps.activity.unflushed();
       const row = await readSession(deps, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(deps, withActivity(unflushed, row), { withTiming: request.query.timing });
+      const current = withActivity(unflushed, row);
+      return await recordOf(deps, current, { withTiming: request.query.timing });
     },
   );
   server.delete(
@@ -89,7 +90,7 @@ function addPauseRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
     async (request) => {
       const input = { id: request.params.id, wakeAt: request.body.wake_at };
       const { session, timings } = await pauseSession(deps, scopeOf(principalOf(request)), input);
-      return { ...toRecord(deps, session), timing: request.query.timing ? timings : undefined };
+      return { ...(await recordOf(deps, session)), timing: request.query.timing ? timings : undefined };
     },
   );
   server.post(
@@ -109,7 +110,7 @@ function addPauseRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
     },
     async (request) => {
       const session = await resumeSession(deps, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(deps, session, { withTiming: request.query.timing });
+      return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );
 }

@@ -8,6 +8,7 @@ import { networkColumns } from "../egress/columns.ts";
 import { leaseColumns } from "../leases/columns.ts";
 import { operationColumns } from "../operations/columns.ts";
 import type { Operation } from "../operations/operations.ts";
+import { secretColumns } from "../secrets/columns.ts";
 import { decide, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { updateMachine, writeMove } from "./store.ts";
@@ -45,6 +46,7 @@ export async function saveMove(
     ...deadlineColumns(move, wakeAt),
     ...leaseColumns(move),
     ...networkColumns(move, foundGeneration),
+    ...secretColumns(move),
     ...(operation && operationColumns(operation)),
   };
   return await writeMove(db, id, move, details, columns);

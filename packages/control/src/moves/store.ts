@@ -3,6 +3,7 @@ import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { insertEventOfMoved } from "../events/columns.ts";
+import { deleteSealedOfMoved } from "../secrets/columns.ts";
 import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { eventOfMove } from "./event-of-move.ts";
@@ -31,12 +32,11 @@ export async function writeMove(
   if (details.operation) update = update.where("op_id", "=", details.operation.id);
   else if (!details.preempts) update = update.where("op", "is", null);
   if (!event) return await update.executeTakeFirst();
-  return await db
+  let statement = db
     .with("moved", () => update)
-    .with("written", (within) => insertEventOfMoved(within, event))
-    .selectFrom("moved")
-    .selectAll()
-    .executeTakeFirst();
+    .with("written", (within) => insertEventOfMoved(within, event));
+  if (move.endReason) statement = statement.with("shredded", deleteSealedOfMoved);
+  return await statement.selectFrom("moved").selectAll().executeTakeFirst();
 }
 
 function lifeColumns(move: Move, { statusReason, timings, machine, snapshot }: MoveDetails) {

@@ -24,17 +24,18 @@ export async function startProcess(
   const started = await changeGuest(deps, scope, { sessionId, texts: TEXTS }, async (session, signal) => {
     // Written before the start, so that no process that keeps the session from becoming idle is missed.
     if (input.keep_alive) await setMayKeepAlive(deps.db, session);
+    const { env, secrets } = await environmentOf(deps, session);
     const body: ProcessSpec = {
       name: input.name,
       argv: input.command,
       ...(input.cwd != null && { cwd: input.cwd }),
-      env: environmentOf(session),
+      env,
       keep_alive: input.keep_alive ?? false,
     };
     const call = { method: "POST", path: "processes", body, signal } as const;
     const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
     deps.commandLog
-      .started({ session, by, kind: "process", argv: input.command })
+      .started({ session, by, kind: "process", argv: input.command, secrets })
       .ended({ exit_code: process.exit_code });
     return process;
   });

@@ -16,6 +16,7 @@ import { execCall, explainCommandBreak, openExec } from "../exec/open-exec.ts";
 import type { OutputQuota } from "../exec/output-quota.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import { environmentOf } from "../guest/environment.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
 import { leaseFromNow, leaseSession } from "../leases/lease.ts";
 import { destroySession } from "../moves/destroy.ts";
@@ -111,19 +112,23 @@ async function runIn(
   const packages = body.dependencies ?? [];
   const deadline = performance.now() + (body.timeout_ms ?? LIMITS.execTimeoutDefaultMs);
   const remainingMs = () => Math.max(1, Math.round(deadline - performance.now()));
-  const step = (command: string[], env: Record<string, string>) =>
-    runStep(deps, session, { ...execCall(session, { command, timeout_ms: remainingMs() }), env }, called);
+  // A run has no variables and no secrets of its own.
+  const { env, secrets } = await environmentOf(deps, session);
+  const step = (command: string[], more: Record<string, string> = {}) =>
+    runStep(deps, session, execCall({ command, timeout_ms: remainingMs() }, { ...env, ...more }), {
+      ...called,
+      secrets,
+    });
 
   await putCode(deps, session, language.file, body.code, called.signal);
-  const env = execCall(session, { command: language.run }).env;
   let installMs: number | undefined;
   if (packages.length > 0) {
     const startedAt = performance.now();
-    const install = await step(language.install(packages), { ...env, ...INSTALL_ENV });
+    const install = await step(language.install(packages), INSTALL_ENV);
     installMs = Math.round(performance.now() - startedAt);
     if (install.end.exit_code !== 0) return resultOf(session, install, "install", installMs);
   }
-  const run = await step(language.run, env);
+  const run = await step(language.run);
   return resultOf(session, run, run.end.timed_out ? "run" : "done", installMs);
 }
 
@@ -131,7 +136,7 @@ async function runStep(
   deps: RunDeps,
   session: SessionRow,
   call: ExecCall,
-  { reservation, ...by }: CalledBy,
+  { reservation, ...by }: CalledBy & { secrets: readonly string[] },
 ): Promise<CollectedExec> {
   const limitBytes = LIMITS.execOutputBytes;
   const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, by);
@@ -182,6 +187,7 @@ function settingsOf(body: ParsedRun, projectId: string | null, start: StartSetti
     ...start,
     origin: "run",
     project_id: projectId,
+    secrets: {},
     on_pty_detach: "pause",
     paused_ttl_ms: LIMITS.pausedTtlDefaultMs,
     destroy_on_completion: true,

@@ -20,7 +20,7 @@ export async function createCheckpoint(
     // Locks the organisation's row, so that no other checkpoint is counted at the same time.
     lock: (tx, { org_id: orgId }) => lockOrg(tx, orgId),
     find: findCheckpointById,
-    keep: (tx, session, snapshot) => keepCheckpoint(tx, session, body, snapshot),
+    keep: (tx, session, snapshot) => keepCheckpoint(deps, tx, session, body, snapshot),
     factsOf: ({ id }) => ({ checkpoint_id: id }),
   });
 }

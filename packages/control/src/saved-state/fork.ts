@@ -11,6 +11,7 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
+import { openVariables, saveSealedValues, sealVariables } from "../secrets/variables.ts";
 import { getSession } from "../sessions/get.ts";
 import { takeSlots } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
@@ -64,8 +65,23 @@ async function claimFork(
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;
-  const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
-  return { parent, children: await insertProvisional(tx, settings) };
+  // The claim's row: a session that has just ended has no variables any more.
+  const variables = await openVariables({ ...deps, db: tx }, parent);
+  const sealed = Array.from({ length: count }, () => {
+    const owner = { org_id: parent.org_id, id: randomId() };
+    return { owner, ...sealVariables(deps.keyring, owner, variables) };
+  });
+  const settings = sealed.map(({ owner, columns }) => ({
+    ...childOf(parent, principal, snapshotId),
+    ...columns,
+    ...owner,
+  }));
+  const children = await insertProvisional(tx, settings);
+  await saveSealedValues(
+    tx,
+    sealed.flatMap(({ values }) => values),
+  );
+  return { parent, children };
 }
 
 async function makeChildren(
@@ -147,7 +163,6 @@ export async function rollBackFork(deps: MoveDeps, op: Operation): Promise<void>
 
 function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
   return {
-    id: randomId(),
     org_id: parent.org_id,
     project_id: parent.project_id,
     key_id: principal.keyId,
@@ -160,7 +175,6 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     template_version: parent.template_version,
     baseline: parent.baseline,
     labels: parent.labels && JSON.stringify(parent.labels),
-    env: parent.env && JSON.stringify(parent.env),
     egress: JSON.stringify(parent.egress),
     egress_cap_bytes: parent.egress_cap_bytes,
     egress_limit_bytes: parent.egress_cap_bytes,

@@ -23,7 +23,7 @@ import type { Server } from "../http/server.ts";
 import { getReadable } from "../sessions/get.ts";
 import { SessionParams, TimingQuery } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import { toRecord } from "../sessions/record.ts";
+import { recordOf } from "../sessions/record.ts";
 import type { StartDeps } from "../starts/deps.ts";
 import { createCheckpoint } from "./create-checkpoint.ts";
 import { forkSession } from "./fork.ts";
@@ -145,7 +145,7 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     async (request) => {
       const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id };
       const session = await restoreSession(deps, scopeOf(principalOf(request)), input);
-      return toRecord(deps, session, { withTiming: request.query.timing });
+      return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );
 }
@@ -193,7 +193,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
       const body = request.body ?? CheckpointStart.parse({});
       const input = { checkpointId: request.params.cid, body };
       const session = await startCheckpoint(deps, principalOf(request), input);
-      return toRecord(deps, session, { withTiming: request.query.timing });
+      return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );
 }

@@ -5,6 +5,8 @@ import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { MoveDeps } from "../moves/deps.ts";
+import { hasSecrets } from "../secrets/variables.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
@@ -27,10 +29,21 @@ export async function saveTemplate(
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
     prefix: "tpl_",
+    check: (session) => refuseSecrets(deps, session),
     find: findVersionById,
     keep: (tx, session, { snapshot_id: id }) => keepVersion(tx, session, { id, name, description }),
     factsOf: ({ version }) => ({ template: name, version }),
   });
   const versions = await listVersions(deps.db, scope, name);
   return { template: toTemplate(row, versions, deps.node.lastKnown), timings };
+}
+
+/** Sessions of a template start with its memory, which may contain the secrets of the session that it was made from. */
+async function refuseSecrets(deps: SaveTemplateDeps, session: SessionRow): Promise<void> {
+  if (!(await hasSecrets(deps.db, session))) return;
+  throw new ApiError(
+    "conflict",
+    "the session has secrets, which its memory may contain, and a template keeps memory; " +
+      "prepare the template in a session without secrets",
+  );
 }

@@ -134,7 +134,6 @@ test.each([
   [{ no_sudo: "true" }, 400, /^no_sudo: must be a boolean/],
   [{ destroy_on_completion: 1 }, 400, /^destroy_on_completion: must be a boolean/],
   [{ egress: { mode: "alow" } }, 400, /^egress\.mode: must be one of/],
-  [{ secrets: { S: "x" } }, 503, /^secrets: this server has no encryption key/],
   [{ connections: [{}] }, 400, /^connections: is not supported/],
   [{ project_id: "prj_x" }, 404, /^project_id: no project/],
 ])("%j is refused", async (body, status, message) => {

@@ -12,7 +12,7 @@ import { provisionalLeaseColumns } from "../leases/provisional.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { admitSession } from "../starts/admit.ts";
 import { settingsOf } from "../starts/create.ts";
-import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
+import { type CheckedCreate, checkCreate } from "../starts/create-rules.ts";
 import type { StartDeps } from "../starts/deps.ts";
 import { startFrom } from "../starts/start-from.ts";
 import { markAllLive, startTogether, withProvisional } from "../starts/start-together.ts";
@@ -37,9 +37,7 @@ async function startSession(
     const projectId = await resolveProject(tx, principal, request.project_id);
     const { start } = await startFrom(deps, tx, scopeOf(principal), request);
     const settings = { ...settingsOf(request, projectId, start), ...provisionalLeaseColumns() };
-    const admitted = await admitSession(deps, tx, principal, settings);
-    refuseSecretsWithoutKey(request);
-    return admitted;
+    return await admitSession(deps, tx, principal, settings);
   });
   const over = new AbortController();
   return await withProvisional(deps, [session], async () => {

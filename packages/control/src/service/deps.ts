@@ -2,12 +2,14 @@
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
+import type { Keyring } from "../secrets/keyring.ts";
 
 export interface ServiceDeps {
   db: Database;
   node: NodeState;
   meter: Meter;
   version: string;
+  keyring: Keyring;
   /** Most children that one fork may create. */
   forkChildren: number;
 }

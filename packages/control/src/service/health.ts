@@ -25,7 +25,7 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
     runtime: "ok",
     images: imagesCheck(info),
     disk: diskCheck(info),
-    secrets_key: "off",
+    secrets_key: deps.keyring.current ? "ok" : "off",
     cold_tier: "off",
   };
   const isWell = Object.values(checks).every((check) => check === "ok" || check === "off");

@@ -32,9 +32,9 @@ export function addServiceRoutes(server: Server, deps: ServiceDeps): void {
     response: { 200: Whoami, ...errorAnswers() },
   };
   server.get("/v1/whoami", { schema: whoami }, async (request) => {
-    const { kind, orgId, keyId, scopedProjectId, role, session } = principalOf(request);
+    const { orgId, keyId, scopedProjectId, role, session } = principalOf(request);
     return {
-      kind,
+      kind: session ? ("scoped_token" as const) : ("api_key" as const),
       org_id: orgId,
       ...(scopedProjectId !== null && { project_id: scopedProjectId }),
       ...(session

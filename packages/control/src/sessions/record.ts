@@ -8,14 +8,31 @@ import {
   type Size,
   type WireState,
 } from "@vivarium/contract/api";
+import { readShownVariables, type SecretDeps, type ShownVariables } from "../secrets/variables.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
 import { exposedPreviews } from "./preview-urls.ts";
 import type { SessionRow } from "./store.ts";
 
-export function toRecord(urls: PreviewUrls, row: SessionRow, { withTiming = false } = {}): SessionRecord {
+interface RecordParts {
+  /** What the record shows of the session's variables and secrets. */
+  variables: ShownVariables;
+  withTiming?: boolean;
+}
+
+/** The record of one session, with its variables. */
+export async function recordOf(
+  deps: PreviewUrls & SecretDeps,
+  row: SessionRow,
+  options: { withTiming?: boolean } = {},
+): Promise<SessionRecord> {
+  const variablesOf = await readShownVariables(deps, [row]);
+  return toRecord(deps, row, { variables: variablesOf(row), ...options });
+}
+
+export function toRecord(urls: PreviewUrls, row: SessionRow, parts: RecordParts): SessionRecord {
   if (row.state === "destroyed") return toEndedRecord(row);
-  const record = toCurrentRecord(urls, row, row.state);
-  return withTiming && row.timings ? { ...record, timing: row.timings } : record;
+  const record = { ...toCurrentRecord(urls, row, row.state), ...parts.variables };
+  return parts.withTiming && row.timings ? { ...record, timing: row.timings } : record;
 }
 
 function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): SessionRecord {
@@ -29,7 +46,6 @@ function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): 
     ...(row.idle_timeout_ms !== null && { idle_timeout_ms: row.idle_timeout_ms }),
     ...(row.max_lifetime_ms !== null && { max_lifetime_ms: row.max_lifetime_ms }),
     ...(row.destroy_on_completion && { destroy_on_completion: true }),
-    ...(row.env && { env: row.env }),
     ...(row.exposed && {
       exposed_ports: row.exposed.map(({ port }) => port),
       exposed_previews: exposedPreviews(urls, row),

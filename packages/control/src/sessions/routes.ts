@@ -1,14 +1,14 @@
 import { SessionList } from "@vivarium/contract/api";
 import { scopeOf } from "../access/principal.ts";
-import type { Queries } from "../db/pool.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
+import { readShownVariables, type SecretDeps } from "../secrets/variables.ts";
 import { ListQuery, listSessions } from "./list.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
 import { toRecord, type UnflushedActivity, withActivity } from "./record.ts";
 
-type ListDeps = PreviewUrls & { db: Queries; activity: UnflushedActivity };
+type ListDeps = PreviewUrls & SecretDeps & { activity: UnflushedActivity };
 
 export function addSessionRoutes(server: Server, deps: ListDeps): void {
   server.get(
@@ -29,7 +29,10 @@ export function addSessionRoutes(server: Server, deps: ListDeps): void {
         scopeOf(principalOf(request)),
         request.query,
       );
-      const records = sessions.map((row) => toRecord(deps, withActivity(unflushed, row)));
+      const variablesOf = await readShownVariables(deps, sessions);
+      const records = sessions.map((row) =>
+        toRecord(deps, withActivity(unflushed, row), { variables: variablesOf(row) }),
+      );
       return { sessions: records, next_cursor: nextCursor };
     },
   );

@@ -11,21 +11,30 @@ import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { leaseFromNow } from "../leases/lease.ts";
 import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
+import type { Keyring } from "../secrets/keyring.ts";
+import { saveSealedValues, sealVariables, type Variables } from "../secrets/variables.ts";
 import { checkCeilings, orgCapped } from "../sessions/slots.ts";
 import type { StartGate } from "../sessions/start-gate.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
 import { insertSession, type NewSession } from "./store.ts";
 
-export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size"> & {
-  size: Size;
-};
+type Chosen = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size" | "env" | "kek_id" | "data_key">;
+
+export type SessionSettings = Chosen & Variables & { size: Size };
+
+interface AdmitDeps {
+  node: NodeState;
+  egressCaps: EgressCaps;
+  startGate: StartGate;
+  keyring: Keyring;
+}
 
 export async function admitSession(
-  { node, egressCaps, startGate }: { node: NodeState; egressCaps: EgressCaps; startGate: StartGate },
+  { node, egressCaps, startGate, keyring }: AdmitDeps,
   tx: Queries,
   principal: Principal,
-  settings: SessionSettings,
+  { env, secrets, ...settings }: SessionSettings,
 ): Promise<SessionRow> {
   startGate.requireOpen();
   // Before the organisation's row is locked, so that a node which does not answer delays no other create.
@@ -39,18 +48,22 @@ export async function admitSession(
   checkDisk(info);
   // `0` means no cap, and overrides the operator's default.
   const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
+  const owner = { org_id: principal.orgId, id: randomId() };
+  // Last, because errors of the request come before a key that the server lacks.
+  const { columns, values } = sealVariables(keyring, owner, { env, secrets });
   const row = await insertSession(tx, {
     provision_claimed_until: leaseFromNow(PROVISION_LEASE_MS),
     ...settings,
+    ...columns,
+    ...owner,
     egress_cap_bytes: capBytes,
     // The first machine has sent nothing yet, so its limit is the whole cap.
     egress_limit_bytes: capBytes,
-    id: randomId(),
-    org_id: principal.orgId,
     key_id: principal.keyId,
     state: FIRST_STATE,
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
+  await saveSealedValues(tx, values);
   return row;
 }
 
@@ -64,7 +77,7 @@ export function checkReferences({ volume_id: volumeId }: { volume_id?: string | 
  * Refuses a size without a baseline. Allows every size if the node was never reached: provisioning waits for the node.
  * A start from a snapshot needs no baseline.
  */
-function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void {
+function checkSize(info: NodeInfo | undefined, settings: Chosen & { size: Size }): void {
   if (!info || settings.origin_snapshot_id) return;
   const sizes = new Set(baselinesFor(info, settings.template).map(({ size }) => size));
   if (sizes.has(settings.size)) return;

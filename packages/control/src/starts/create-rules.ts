@@ -54,18 +54,3 @@ function refuseUnsupportedFields(body: ParsedSessionCreate): void {
   if (field === undefined) return;
   throw new ApiError("validation", `${field}: is not supported by this version yet; leave the field out`);
 }
-
-/**
- * Refuses secrets: no encryption key can be configured in this version. Called last, because errors of the request come
- * before errors of the server.
- */
-export function refuseSecretsWithoutKey(body: Pick<ParsedSessionCreate, "secrets">): void {
-  if (Object.keys(body.secrets ?? {}).length === 0) return;
-  throw new ApiError(
-    "unavailable",
-    "secrets: this server has no encryption key configured, so it keeps none",
-    {
-      retryAfterS: null,
-    },
-  );
-}

@@ -170,13 +170,6 @@ describe("fields", () => {
     expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
   });
 
-  test("secrets are refused while no encryption key is configured, without Retry-After", async () => {
-    const answer = await create({ secrets: { A: "hunter2" } });
-    expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
-    expect(answer.headers["retry-after"]).toBeUndefined();
-    expect(JSON.stringify(answer.body)).not.toContain("hunter2");
-  });
-
   test("errors of the request come before errors of the server", async () => {
     await create({ name: "taken" });
     const secrets = { A: "hunter2" };

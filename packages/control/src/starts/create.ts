@@ -5,7 +5,7 @@ import { resolveProject } from "../access/resolve-project.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { findAnySession, type SessionRow } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
-import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
+import { type CheckedCreate, checkCreate } from "./create-rules.ts";
 import type { StartDeps } from "./deps.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
@@ -59,7 +59,6 @@ async function admit(
     const projectId = await resolveProject(tx, principal, body.project_id);
     const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), checked);
     const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
-    refuseSecretsWithoutKey(body);
     if (refusal) throw refusal;
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
@@ -74,7 +73,8 @@ export function settingsOf(
   projectId: string | null,
   start: StartSettings,
 ): SessionSettings {
-  return { ...start, origin: "api", project_id: projectId, ...chosenOf(body) };
+  const secrets = body.secrets ?? {};
+  return { ...start, origin: "api", project_id: projectId, secrets, ...chosenOf(body) };
 }
 
 /** The settings that depend on the body alone, with their defaults. */

@@ -7,7 +7,7 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { RecordQuery } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import { toRecord } from "../sessions/record.ts";
+import { recordOf } from "../sessions/record.ts";
 import { createSession } from "./create.ts";
 import type { StartDeps } from "./deps.ts";
 import { readIdempotencyKey } from "./idempotency.ts";
@@ -37,7 +37,7 @@ export function addStartRoutes(server: Server, deps: StartDeps & PreviewUrls): v
       const input = { body: request.body, idempotencyKey };
       const { session, isReplay } = await createSession(deps, principalOf(request), input);
       if (isReplay) void reply.header("idempotent-replayed", "true");
-      return toRecord(deps, session, { withTiming: request.query.timing });
+      return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );
 }

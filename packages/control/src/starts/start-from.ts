@@ -8,6 +8,7 @@ import type { Queries } from "../db/pool.ts";
 import type { StoredPolicy } from "../egress/entry.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
+import { openCheckpointEnv } from "../secrets/variables.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
 import type { StartDeps } from "./deps.ts";
@@ -36,7 +37,7 @@ export async function startFrom(
 ): Promise<Start> {
   return request.from_checkpoint == null
     ? await startFromTemplate(deps, tx, scope, request)
-    : { start: await startFromCheckpoint(tx, scope, request, request.from_checkpoint) };
+    : { start: await startFromCheckpoint(deps, tx, scope, request) };
 }
 
 async function startFromTemplate(
@@ -54,7 +55,7 @@ async function startFromTemplate(
     baseline: saved?.baseline ?? null,
     origin_snapshot_id: saved?.snapshotId ?? null,
     origin_checkpoint_id: null,
-    env: mapOrNull(request.env),
+    env: request.env ?? {},
     egress: JSON.stringify(request.egress ?? OPEN),
     no_sudo: request.no_sudo || saved?.noSudo || false,
     may_keep_alive: Boolean(saved),
@@ -62,9 +63,9 @@ async function startFromTemplate(
   return { start, refusal };
 }
 
-async function startFromCheckpoint(tx: Queries, scope: Scope, request: StartRequest, checkpointId: string) {
+async function startFromCheckpoint({ keyring }: StartDeps, tx: Queries, scope: Scope, request: StartRequest) {
   const asked = { field: "from_checkpoint", lock: true };
-  const checkpoint = await getCheckpoint(tx, scope, checkpointId, asked);
+  const checkpoint = await getCheckpoint(tx, scope, request.from_checkpoint ?? "", asked);
   return {
     size: sizeOf("checkpoint", checkpoint.size as Size, request.size),
     template: checkpoint.template,
@@ -72,7 +73,7 @@ async function startFromCheckpoint(tx: Queries, scope: Scope, request: StartRequ
     baseline: checkpoint.baseline,
     origin_snapshot_id: checkpoint.id as string | null,
     origin_checkpoint_id: checkpoint.id as string | null,
-    env: mapOrNull(joinEnv(checkpoint.env, request.env)),
+    env: joinEnv(await openCheckpointEnv(keyring, checkpoint), request.env),
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
     // `no_sudo` cannot be undone: a guest without sudo has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
@@ -91,7 +92,7 @@ function sizeOf(what: string, size: Size, asked: string | null | undefined): Siz
 }
 
 function joinEnv(
-  saved: Record<string, string> | null,
+  saved: Record<string, string>,
   asked: Record<string, string> | null | undefined,
 ): Record<string, string> {
   const env = { ...saved, ...asked };

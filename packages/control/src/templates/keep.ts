@@ -18,7 +18,7 @@ export async function keepVersion(
     version: await takeNextVersion(tx, session.org_id, name),
     description: description ?? null,
     session_id: session.id,
-    // Memory may be kept: no session can have secrets or Connections in this version.
+    // Memory may be kept: a session with secrets is refused (saved-state/save-template.ts).
     has_memory: true,
     size: session.size,
     baseline: session.baseline ?? session.template,

@@ -8,6 +8,7 @@ import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import { type Environment, environmentOf } from "../guest/environment.ts";
 import { useMachine } from "../guest/use-machine.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -16,7 +17,7 @@ import type { Attachment } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
 import type { TerminalDeps } from "./deps.ts";
 
-export interface Attached extends Attachment {
+export interface Attached extends Attachment, Pick<Environment, "secrets"> {
   session: SessionRow;
   stream: Duplex;
 }
@@ -24,7 +25,7 @@ export interface Attached extends Attachment {
 export interface AttachInput {
   sessionId: string;
   kind: AttachmentKind;
-  spec: (session: SessionRow) => TerminalSpec | TunnelSpec;
+  spec: (env: Record<string, string>) => TerminalSpec | TunnelSpec;
 }
 
 const PATHS = { pty: "terminals", tunnel: "tunnel" } as const satisfies Record<AttachmentKind, string>;
@@ -67,10 +68,11 @@ async function open(
   { kind, spec }: AttachInput,
   signal: AbortSignal,
 ): Promise<Omit<Attached, "session">> {
-  const opening = deps.nodes.openStream(machineIdOf(session), PATHS[kind], spec(session), signal);
+  const { env, secrets } = await environmentOf(deps, session);
+  const opening = deps.nodes.openStream(machineIdOf(session), PATHS[kind], spec(env), signal);
   const stream = await opening.catch(rewordBreak);
   try {
-    return { stream, ...(await deps.attachments.add(session, kind)) };
+    return { stream, secrets, ...(await deps.attachments.add(session, kind)) };
   } catch (error) {
     stream.destroy();
     throw error;

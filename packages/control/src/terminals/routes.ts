@@ -6,15 +6,13 @@ import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
-import { environmentOf } from "../guest/environment.ts";
 import { MACHINE_REFUSALS } from "../guest/routes.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { keepAlive } from "../http/keep-alive.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
 import { SessionParams } from "../sessions/params.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { type AttachInput, attach } from "./attach.ts";
+import { type Attached, type AttachInput, attach } from "./attach.ts";
 import type { TerminalDeps } from "./deps.ts";
 import { type Protocol, TerminalProtocol, TUNNEL_PROTOCOL } from "./messages.ts";
 import { relay } from "./relay.ts";
@@ -52,8 +50,9 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
       const input = {
         sessionId: params.id,
         kind: "pty" as const,
-        spec: (session: SessionRow) => terminalSpec(session, query),
-        log: (session: SessionRow) => cmd && deps.commandLog.started({ session, by, kind: "pty", argv: cmd }),
+        spec: (env: Record<string, string>) => terminalSpec(env, query),
+        log: ({ session, secrets }: Attached) =>
+          cmd && deps.commandLog.started({ session, by, kind: "pty", argv: cmd, secrets }),
       };
       await serve(deps, { request, reply }, input, new TerminalProtocol());
       return reply;
@@ -74,7 +73,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
       ...upgrade,
     },
     async (request, reply) => {
-      const spec = (session: SessionRow) => ({ env: environmentOf(session) });
+      const spec = (env: Record<string, string>) => ({ env });
       const input = { sessionId: request.params.id, kind: "tunnel" as const, spec };
       await serve(deps, { request, reply }, input, TUNNEL_PROTOCOL);
       return reply;
@@ -84,7 +83,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
 
 interface ServeInput extends AttachInput {
   /** Starts the audit entry of the command that the client asked for, if there is one. */
-  log?: (session: SessionRow) => CommandEntry | undefined;
+  log?: (attached: Attached) => CommandEntry | undefined;
 }
 
 /** Serves one client. A failure before the upgrade is an ordinary answer, a later one a close code. */
@@ -96,7 +95,7 @@ async function serve(
 ): Promise<void> {
   const attached = await attach(deps, scopeOf(principalOf(request)), input, clientGone(reply));
   const startedAt = performance.now();
-  const entry = input.log?.(attached.session);
+  const entry = input.log?.(attached);
   try {
     const webSocket = await deps.upgrades.accept(request, reply).catch((err: unknown) => {
       request.log.info({ err }, "the client left before its connection was upgraded");
@@ -115,12 +114,12 @@ async function serve(
   }
 }
 
-function terminalSpec(session: SessionRow, query: PtyQuery): TerminalSpec {
+function terminalSpec(env: Record<string, string>, query: PtyQuery): TerminalSpec {
   const { rows, cols, term, colorterm, cmd, cwd, terminal } = query;
   return {
     ...(cmd && { argv: cmd }),
     ...(cwd != null && { cwd }),
-    env: { ...environmentOf(session), TERM: term, ...(colorterm !== undefined && { COLORTERM: colorterm }) },
+    env: { ...env, TERM: term, ...(colorterm !== undefined && { COLORTERM: colorterm }) },
     rows,
     cols,
     ...(terminal !== undefined && { name: terminal }),

@@ -1,0 +1,20 @@
+/** The routes of the installation, for its operator alone (docs/spec/access.md). */
+import { z } from "zod";
+import { named } from "./wire-types.ts";
+
+/** Answer of `GET` and `POST /v1/admin/keys/rotate`. */
+export const KekStatus = named("KekStatus", {
+  /** The key-encryption key that seals; absent if the service has none. */
+  current: z.string().optional(),
+  keys: z.array(
+    z.object({
+      id: z.string(),
+      is_loaded: z.boolean(),
+      /** Sessions and checkpoints whose data key it wraps: it is needed until there are none. */
+      data_keys: z.int(),
+    }),
+  ),
+  /** Sessions and checkpoints whose variables are not sealed. */
+  unsealed: z.int(),
+});
+export type KekStatus = z.infer<typeof KekStatus>;

@@ -1,0 +1,77 @@
+/**
+ * Brings all data keys under the current key-encryption key, and seals variables that were kept before there was one. Each
+ * row is written by itself, so the work may stop anywhere, and the next run takes what is left.
+ */
+import type { Database } from "../db/pool.ts";
+import { newDataKey, rewrapped, sealValues } from "./data-key.ts";
+import type { Kek } from "./kek-text.ts";
+import type { Keyring } from "./keyring.ts";
+import {
+  countDataKeys,
+  insertSealedValues,
+  KEY_TABLES,
+  type KeyTable,
+  listUnsealed,
+  listWrappedBy,
+  replaceWrapping,
+  sealCheckpoint,
+  sealSession,
+} from "./store.ts";
+
+const AT_ONCE = 500;
+
+export interface RewrapDeps {
+  db: Database;
+  keyring: Keyring;
+}
+
+export async function rewrapAll({ db, keyring }: RewrapDeps): Promise<void> {
+  await keyring.refresh();
+  const kek = keyring.current;
+  if (!kek) return;
+  const others = [...(await countDataKeys(db)).keys()].filter((id) => id !== kek.id);
+  for (const table of KEY_TABLES) {
+    for (const other of others) await rewrapTable({ db, keyring }, kek, table, other);
+    while (await sealSome(db, kek, table));
+  }
+}
+
+/** A row whose key is not loaded, or which does not open, stays as it is and stops no other. */
+async function rewrapTable(
+  { db, keyring }: RewrapDeps,
+  kek: Kek,
+  table: KeyTable,
+  other: string,
+): Promise<void> {
+  let failure: unknown;
+  let after = "";
+  for (;;) {
+    const rows = await listWrappedBy(db, table, other, { after, limit: AT_ONCE });
+    for (const row of rows) {
+      const wrapped = await rewrapped(keyring, kek, row).catch((error: unknown) => {
+        failure = error;
+      });
+      if (wrapped) await replaceWrapping(db, table, row, wrapped);
+    }
+    if (rows.length < AT_ONCE) break;
+    after = rows.at(-1)?.id ?? after;
+  }
+  if (failure) throw failure;
+}
+
+/** Seals some rows whose variables are not sealed yet. False once there are none. */
+async function sealSome(db: Database, kek: Kek, table: KeyTable): Promise<boolean> {
+  return await db.transaction().execute(async (tx) => {
+    const rows = await listUnsealed(tx, table, AT_ONCE);
+    for (const { env, ...owner } of rows) {
+      const { key, wrapped } = newDataKey(kek, owner);
+      const sealed = sealValues(key, owner, "env", env);
+      if (table === "checkpoints") await sealCheckpoint(tx, owner.id, { ...wrapped, sealed_env: sealed });
+      else {
+        await sealSession(tx, owner.id, wrapped);
+        await insertSealedValues(tx, [{ session_id: owner.id, kind: "env", names: [], sealed }]);
+      }
+    }
+    return rows.length > 0;
+  });
+}

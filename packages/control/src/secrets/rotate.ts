@@ -1,0 +1,17 @@
+/** Changes the key-encryption key that seals. Afterwards rewrap.ts brings the data keys under it, in the background. */
+import type { Database } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
+import type { Keyring } from "./keyring.ts";
+import { lockRotation } from "./store.ts";
+
+export async function rotateKek({ db, keyring }: { db: Database; keyring: Keyring }): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    // Two processes that add a key to one file at once would lose one of them.
+    await lockRotation(tx);
+    if (await keyring.rotate()) return;
+    throw new ApiError(
+      "conflict",
+      `${keyring.current?.id} is still the last key of its source: add a new one after it, and ask again (docs/operate/secrets.md)`,
+    );
+  });
+}

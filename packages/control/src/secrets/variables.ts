@@ -1,0 +1,127 @@
+/** Seals the variables and secrets of sessions and checkpoints, and opens them for their programs and records. */
+import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { newDataKey, type Owner, openDataKey, openValues, sealValues, type WrappedKey } from "./data-key.ts";
+import type { Keyring } from "./keyring.ts";
+import { insertSealedValues, listSealedValues, type SealedValue } from "./store.ts";
+
+type Values = Record<string, string>;
+
+/** Variables and secrets of a session. Both reach its programs; records show the variables, and the names of secrets. */
+export interface Variables {
+  env: Values;
+  secrets: Values;
+}
+
+export interface SecretDeps {
+  db: Queries;
+  keyring: Keyring;
+}
+
+/** The columns of a session or checkpoint that say how its variables are kept. */
+export interface Sealable extends Owner {
+  /** Variables of a service without a key-encryption key. */
+  env: Values | null;
+  kek_id: string | null;
+  data_key: Buffer | null;
+}
+
+const isEmpty = (values: Values) => Object.keys(values).length === 0;
+const isSealed = (row: Sealable): row is Sealable & WrappedKey => row.data_key !== null;
+
+/** Columns of a new session, and its sealed values. Without a key-encryption key, secrets are refused and `env` is kept. */
+export function sealVariables(
+  keyring: Keyring,
+  owner: Owner,
+  { env, secrets }: Variables,
+): { columns: Partial<WrappedKey> & { env: string | null }; values: SealedValue[] } {
+  const kek = keyring.current;
+  if (!kek) {
+    if (!isEmpty(secrets)) throw noKey();
+    return { columns: { env: isEmpty(env) ? null : JSON.stringify(env) }, values: [] };
+  }
+  if (isEmpty(env) && isEmpty(secrets)) return { columns: { env: null }, values: [] };
+  const { key, wrapped } = newDataKey(kek, owner);
+  const value = (kind: "env" | "secrets", values: Values, names: string[]) =>
+    isEmpty(values)
+      ? []
+      : [{ session_id: owner.id, kind, names, sealed: sealValues(key, owner, kind, values) }];
+  return {
+    columns: { ...wrapped, env: null },
+    values: [...value("env", env, []), ...value("secrets", secrets, Object.keys(secrets).sort())],
+  };
+}
+
+function noKey(): ApiError {
+  const message = "secrets: this server has no encryption key configured, so it keeps none";
+  return new ApiError("unavailable", message, { retryAfterS: null });
+}
+
+export async function saveSealedValues(tx: Queries, values: readonly SealedValue[]): Promise<void> {
+  await insertSealedValues(tx, values);
+}
+
+/** The variables and secrets of a session. Its programs get both. */
+export async function openVariables({ db, keyring }: SecretDeps, session: Sealable): Promise<Variables> {
+  const open: Variables = { env: session.env ?? {}, secrets: {} };
+  if (!isSealed(session)) return open;
+  const values = await listSealedValues(db, [session.id]);
+  const key = await openDataKey(keyring, session);
+  for (const { kind, sealed } of values) open[kind] = openValues(key, session, kind, sealed);
+  return open;
+}
+
+/** The part of a session's variables that its record shows. */
+export interface ShownVariables {
+  env?: Values;
+  secret_names?: string[];
+}
+
+/** Reads what the records of these sessions show of their variables. */
+export async function readShownVariables(
+  { db, keyring }: SecretDeps,
+  sessions: readonly Sealable[],
+): Promise<(session: Sealable) => ShownVariables> {
+  const sealed = sessions.filter(isSealed);
+  const values = await listSealedValues(
+    db,
+    sealed.map(({ id }) => id),
+  );
+  const shown = new Map<string, ShownVariables>();
+  for (const session of sealed) {
+    const own = values.filter(({ session_id: id }) => id === session.id);
+    const env = own.find(({ kind }) => kind === "env");
+    const secrets = own.find(({ kind }) => kind === "secrets");
+    shown.set(session.id, {
+      ...(env && { env: openValues(await openDataKey(keyring, session), session, "env", env.sealed) }),
+      ...(secrets && { secret_names: secrets.names }),
+    });
+  }
+  return ({ id, env }) => shown.get(id) ?? { ...(env && { env }) };
+}
+
+/** Whether the session has secrets, so that its memory may contain them. */
+export async function hasSecrets(db: Queries, session: Sealable): Promise<boolean> {
+  if (!isSealed(session)) return false;
+  return (await listSealedValues(db, [session.id])).some(({ kind }) => kind === "secrets");
+}
+
+/** Columns of a checkpoint's variables. A checkpoint has no secrets. */
+export function sealCheckpointEnv(
+  keyring: Keyring,
+  owner: Owner,
+  env: Values,
+): Partial<WrappedKey> & { env: string | null; sealed_env?: Buffer } {
+  if (isEmpty(env)) return { env: null };
+  if (!keyring.current) return { env: JSON.stringify(env) };
+  const { key, wrapped } = newDataKey(keyring.current, owner);
+  return { ...wrapped, env: null, sealed_env: sealValues(key, owner, "env", env) };
+}
+
+export async function openCheckpointEnv(
+  keyring: Keyring,
+  checkpoint: Sealable & { sealed_env: Buffer | null },
+): Promise<Values> {
+  if (!isSealed(checkpoint) || checkpoint.sealed_env === null) return checkpoint.env ?? {};
+  return openValues(await openDataKey(keyring, checkpoint), checkpoint, "env", checkpoint.sealed_env);
+}
