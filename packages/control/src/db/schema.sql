@@ -77,13 +77,19 @@ create table checkpoints (
   env jsonb,
   egress jsonb not null,
   no_sudo boolean not null,
+  kek_id text,
+  data_key bytea,
+  sealed_env bytea,
+  constraint checkpoints_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = (sealed_env IS NULL)))),
   constraint checkpoints_id_check CHECK ((id ~ '^chk_[a-z0-9]{21}$'::text)),
   constraint checkpoints_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint checkpoints_pkey PRIMARY KEY (id),
   constraint checkpoints_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id)
 );
+CREATE INDEX checkpoints_kek ON public.checkpoints USING btree (kek_id) WHERE (kek_id IS NOT NULL);
 CREATE INDEX checkpoints_org ON public.checkpoints USING btree (org_id, created_at DESC, id DESC);
 CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, created_at DESC, id DESC);
+CREATE INDEX checkpoints_unsealed ON public.checkpoints USING btree (id) WHERE (env IS NOT NULL);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
 create table egress_denials (
@@ -239,6 +245,16 @@ create table schema_migrations (
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
 
+create table sealed_values (
+  session_id text not null,
+  kind text not null,
+  names text[] not null default '{}'::text[],
+  sealed bytea not null,
+  constraint sealed_values_kind_check CHECK ((kind = ANY (ARRAY['env'::text, 'secrets'::text]))),
+  constraint sealed_values_pkey PRIMARY KEY (session_id, kind),
+  constraint sealed_values_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+
 create table session_tokens (
   digest bytea not null,
   org_id text not null,
@@ -323,9 +339,12 @@ create table sessions (
   command_left_ms bigint,
   command_goes_on boolean not null default false,
   isolation text,
+  kek_id text,
+  data_key bytea,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
+  constraint sessions_data_key CHECK (((kek_id IS NULL) = (data_key IS NULL))),
   constraint sessions_egress_cap_bytes_check CHECK ((egress_cap_bytes > 0)),
   constraint sessions_id_check CHECK ((id ~ '^[a-z0-9]{21}$'::text)),
   constraint sessions_incarnation_check CHECK ((incarnation >= 0)),
@@ -346,11 +365,13 @@ CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_afte
 CREATE INDEX sessions_due ON public.sessions USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX sessions_ended ON public.sessions USING btree (org_id, ended_at DESC, id DESC) WHERE (state = 'destroyed'::text);
 CREATE INDEX sessions_external ON public.sessions USING btree (org_id, external_id, created_at DESC) WHERE ((external_id IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_kek ON public.sessions USING btree (kek_id) WHERE (kek_id IS NOT NULL);
 CREATE INDEX sessions_network_behind ON public.sessions USING btree (id) WHERE ((state = 'live'::text) AND (network_applied < network_generation));
 CREATE INDEX sessions_operations ON public.sessions USING btree (op_claimed_until) WHERE ((op IS NOT NULL) AND (state <> 'destroyed'::text));
 CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id) WHERE (origin_snapshot_id IS NOT NULL);
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
+CREATE INDEX sessions_unsealed ON public.sessions USING btree (id) WHERE (env IS NOT NULL);
 CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, COALESCE(project_id, ''::text), name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
 
 create table snapshot_names (

@@ -18,7 +18,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
 import type { ExecDeps } from "./deps.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
-import { type CommandInput, execCall, startExec } from "./open-exec.ts";
+import { type CommandInput, startExec } from "./open-exec.ts";
 import { returnOnceAnswered } from "./output-quota.ts";
 import { streamFrames } from "./stream.ts";
 

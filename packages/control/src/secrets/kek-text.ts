@@ -1,6 +1,6 @@
 /**
- * Reads and writes the text form of key-encryption keys: one a line, `kek_<number>:<32 bytes in base64url>`. The last one
- * seals; the others only open. Lines that begin with # are comments.
+ * Reads and writes the text form of key-encryption keys: `kek_<number>:<32 bytes in base64url>`, one a line or separated by
+ * commas. The last one seals; the others only open. Lines that begin with # are comments.
  */
 import { randomBytes } from "node:crypto";
 
@@ -18,13 +18,14 @@ const LINE = /^(kek_[1-9][0-9]{0,8}):([A-Za-z0-9_-]{43}=?)$/;
 /** The keys of a text, in its order. `source` begins the errors, which repeat nothing of a key. */
 export function parseKeks(text: string, source: string): Kek[] {
   const keks: Kek[] = [];
-  for (const [index, line] of text.split(/[\n,]/).entries()) {
-    const entry = line.trim();
-    if (entry === "" || entry.startsWith("#")) continue;
+  const lines = text.split("\n").filter((line) => !line.trim().startsWith("#"));
+  for (const [index, part] of lines.join(",").split(",").entries()) {
+    const entry = part.trim();
+    if (entry === "") continue;
     const [, id = "", encoded = ""] = LINE.exec(entry) ?? [];
     const key = Buffer.from(encoded, "base64url");
     if (key.length !== KEK_BYTES)
-      throw new Error(`${source}: line ${index + 1} must be kek_<number>:<${KEK_BYTES} bytes in base64url>`);
+      throw new Error(`${source}: key ${index + 1} must be kek_<number>:<${KEK_BYTES} bytes in base64url>`);
     if (keks.some((other) => other.id === id)) throw new Error(`${source}: there are two keys called ${id}`);
     keks.push({ id, key });
   }

@@ -57,7 +57,7 @@ describe("the file", () => {
       "with half a key",
       () => writeFileSync(path.join(folder, "half"), "kek_1:abc\n", { mode: 0o600 }),
       "half",
-      /line 1 must be kek_<number>/,
+      /key 1 must be kek_<number>/,
     ],
     ["that is missing", () => undefined, "missing", /no such file/],
   ])("%s is refused, and left as it is", async (_what, write, name, message) => {

@@ -1,4 +1,5 @@
 /** Seals the variables and secrets of sessions and checkpoints, and opens them for their programs and records. */
+import type { Log } from "@vivarium/kit/log";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { newDataKey, type Owner, openDataKey, openValues, sealValues, type WrappedKey } from "./data-key.ts";
@@ -17,6 +18,8 @@ export interface SecretDeps {
   db: Queries;
   keyring: Keyring;
 }
+
+type ShowDeps = SecretDeps & { log: Log };
 
 /** The columns of a session or checkpoint that say how its variables are kept. */
 export interface Sealable extends Owner {
@@ -77,14 +80,17 @@ export interface ShownVariables {
   secret_names?: string[];
 }
 
-/** Reads what the records of these sessions show of their variables. */
+/**
+ * Reads what the records of these sessions show of their variables. A session whose variables cannot be opened shows none,
+ * so that it can still be listed and destroyed.
+ */
 export async function readShownVariables(
-  { db, keyring }: SecretDeps,
+  deps: ShowDeps,
   sessions: readonly Sealable[],
 ): Promise<(session: Sealable) => ShownVariables> {
   const sealed = sessions.filter(isSealed);
   const values = await listSealedValues(
-    db,
+    deps.db,
     sealed.map(({ id }) => id),
   );
   const shown = new Map<string, ShownVariables>();
@@ -92,12 +98,26 @@ export async function readShownVariables(
     const own = values.filter(({ session_id: id }) => id === session.id);
     const env = own.find(({ kind }) => kind === "env");
     const secrets = own.find(({ kind }) => kind === "secrets");
+    const opened = env && (await openEnv(deps, session, env.sealed));
     shown.set(session.id, {
-      ...(env && { env: openValues(await openDataKey(keyring, session), session, "env", env.sealed) }),
+      ...(opened && { env: opened }),
       ...(secrets && { secret_names: secrets.names }),
     });
   }
   return ({ id, env }) => shown.get(id) ?? { ...(env && { env }) };
+}
+
+async function openEnv(
+  { keyring, log }: ShowDeps,
+  session: Sealable & WrappedKey,
+  sealed: Buffer,
+): Promise<Values | undefined> {
+  try {
+    return openValues(await openDataKey(keyring, session), session, "env", sealed);
+  } catch (err) {
+    log.error({ err, session_id: session.id }, "the variables of a session cannot be opened");
+    return undefined;
+  }
 }
 
 /** Whether the session has secrets, so that its memory may contain them. */

@@ -8,6 +8,7 @@ import {
   type Size,
   type WireState,
 } from "@vivarium/contract/api";
+import type { Log } from "@vivarium/kit/log";
 import { readShownVariables, type SecretDeps, type ShownVariables } from "../secrets/variables.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
 import { exposedPreviews } from "./preview-urls.ts";
@@ -21,7 +22,7 @@ interface RecordParts {
 
 /** The record of one session, with its variables. */
 export async function recordOf(
-  deps: PreviewUrls & SecretDeps,
+  deps: PreviewUrls & SecretDeps & { log: Log },
   row: SessionRow,
   options: { withTiming?: boolean } = {},
 ): Promise<SessionRecord> {

@@ -1,4 +1,5 @@
 import { SessionList } from "@vivarium/contract/api";
+import type { Log } from "@vivarium/kit/log";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -8,7 +9,7 @@ import { ListQuery, listSessions } from "./list.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
 import { toRecord, type UnflushedActivity, withActivity } from "./record.ts";
 
-type ListDeps = PreviewUrls & SecretDeps & { activity: UnflushedActivity };
+type ListDeps = PreviewUrls & SecretDeps & { log: Log; activity: UnflushedActivity };
 
 export function addSessionRoutes(server: Server, deps: ListDeps): void {
   server.get(
