@@ -7,7 +7,9 @@ import { UsageError } from "./cli-error.ts";
 
 export const DEFAULT_LISTEN = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR = "/var/lib/vivarium";
-/** Environment variables passed to the processes of the service, besides VIV_* (without VIV_API_KEY). */
+/** Credentials of `viv` itself, which the processes of the service do not get. */
+const CREDENTIALS = ["VIV_API_KEY", "VIV_OPERATOR_KEY"];
+/** Environment variables passed to the processes of the service, besides VIV_* (without `CREDENTIALS`). */
 const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS"];
 
 /** Settings of `viv` from the environment, read once at the start; options of a verb override them. */
@@ -37,13 +39,17 @@ export interface CliConfig {
   cacheDir: string;
   /** Pid of the unit's main process, in a command that systemd runs beside it. */
   mainPid: number | undefined;
+  /** The operator's key; without it that of the local service. */
+  operatorKey: string | undefined;
+  /** A variable of the environment by its name, for options that take a value from there. */
+  variable: (name: string) => string | undefined;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
 }
 
 export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
   const passedOn = Object.entries(env).filter(
-    ([name]) => PASSED_ON.includes(name) || (name.startsWith("VIV_") && name !== "VIV_API_KEY"),
+    ([name]) => PASSED_ON.includes(name) || (name.startsWith("VIV_") && !CREDENTIALS.includes(name)),
   );
   return {
     url: normalizeUrl(env.VIV_URL || `http://${DEFAULT_LISTEN}`, "VIV_URL"),
@@ -66,6 +72,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
       path.join(env.XDG_CACHE_HOME || path.join(env.HOME || homedir(), ".cache"), "vivarium"),
     mainPid: env.MAINPID ? Number(env.MAINPID) : undefined,
     wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
+    operatorKey: env.VIV_OPERATOR_KEY || undefined,
+    variable: (name) => env[name],
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };
 }

@@ -20,6 +20,7 @@ import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
 import { grepCommand } from "./commands/grep.ts";
 import { installCommand } from "./commands/install.ts";
+import { kekCommand } from "./commands/kek/kek.ts";
 import { keyCommand } from "./commands/key/key.ts";
 import { killCommand } from "./commands/kill.ts";
 import { logsCommand } from "./commands/logs.ts";
@@ -36,6 +37,7 @@ import { restoreBackupCommand } from "./commands/restore-backup.ts";
 import { resumeCommand } from "./commands/resume.ts";
 import { rmCommand } from "./commands/rm.ts";
 import { runCommand } from "./commands/run.ts";
+import { secretCommand } from "./commands/secret/secret.ts";
 import { shellCommand } from "./commands/shell.ts";
 import { sshCommand } from "./commands/ssh.ts";
 import { sshConfigCommand } from "./commands/ssh-config.ts";
@@ -98,7 +100,7 @@ const VERBS = {
     restoreCommand,
     templateCommand,
   ],
-  Access: [keyCommand, projectCommand, tokenCommand],
+  Access: [keyCommand, projectCommand, tokenCommand, secretCommand, kekCommand],
 } as const;
 
 /** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */

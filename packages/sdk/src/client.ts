@@ -10,6 +10,7 @@ import { Checkpoints } from "./checkpoints.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
 import { Keys, Projects } from "./keys.ts";
+import { Operator } from "./operator.ts";
 import { Org } from "./org.ts";
 import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
@@ -52,6 +53,8 @@ export class Client {
   readonly templates: Templates;
   /** Settings for all sessions of the organisation. */
   readonly org: Org;
+  /** The whole installation, for the operator's key. */
+  readonly operator: Operator;
   /** API keys. */
   readonly keys: Keys;
   /** Parts of the organisation that keys can be bound to. */
@@ -73,6 +76,7 @@ export class Client {
     this.templates = new Templates(this.#transport);
     this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);
+    this.operator = new Operator(this.#transport);
     this.keys = new Keys(this.#transport);
     this.projects = new Projects(this.#transport);
   }

@@ -29,6 +29,7 @@ export type {
   FoundLines,
   FoundPaths,
   Health,
+  KekStatus,
   Language,
   OrgEgressCap,
   PausedSession,

@@ -1,5 +1,7 @@
 import type { SessionCreate } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
+import type { CliConfig } from "../config.ts";
+import { collectSecret, readSecrets, type SecretSource } from "./secrets.ts";
 import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
 
 /** Options of a new session, whether it starts from a template or from a checkpoint. */
@@ -7,6 +9,7 @@ export interface SessionOptions {
   name?: string;
   externalId?: string;
   env?: Record<string, string>;
+  secret?: SecretSource[];
   label?: Record<string, string>;
   idleTimeout?: number;
   maxLifetime?: number;
@@ -22,6 +25,11 @@ export function addSessionOptions<Verb extends Command>(command: Verb): Verb {
     .option("--name <name>", "a name, unique among sessions that have not ended")
     .option("--external-id <id>", "your own index key")
     .option("--env <NAME=value>", "variable for every process; repeatable", collectPair)
+    .option(
+      "--secret <NAME>",
+      "secret variable, from the environment; or NAME=@FILE, NAME=- (stdin); repeatable",
+      collectSecret,
+    )
     .option("--label <key=value>", "label; repeatable", collectPair)
     .option("--idle-timeout <time>", "pause after this long without activity, at most 1h", parseDuration)
     .option("--max-lifetime <time>", "pause for good after this long, at most 24h", parseDuration)
@@ -34,11 +42,12 @@ export function addSessionOptions<Verb extends Command>(command: Verb): Verb {
     );
 }
 
-export function toSessionFields(options: SessionOptions) {
+export async function toSessionFields(options: SessionOptions, { variable }: Pick<CliConfig, "variable">) {
   return {
     name: options.name,
     external_id: options.externalId,
     env: options.env,
+    secrets: await readSecrets(options.secret, variable),
     labels: options.label,
     idle_timeout_ms: options.idleTimeout,
     max_lifetime_ms: options.maxLifetime,

@@ -16,6 +16,7 @@ export function createCommand(): Verb {
   const command = clientVerb("create", [
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
+    "OPENAI_API_KEY=sk-… viv create --secret OPENAI_API_KEY --secret NPM_TOKEN=@token.txt",
     "viv create --idle-timeout 10m --paused-ttl 7d",
     "viv create --allow pypi.org,files.pythonhosted.org --egress-cap 100MiB",
     "viv create --from-checkpoint chk_4x7k2m9q0a1b2c3d4e5f6",
@@ -44,7 +45,7 @@ async function createSession(call: Call<CreateOptions>): Promise<void> {
     size,
     template,
     from_checkpoint: fromCheckpoint,
-    ...toSessionFields(call.options),
+    ...(await toSessionFields(call.options, call.config)),
     ...toEgressFields(call.options),
     wake_on_http: wakeOnHttp ? undefined : false,
     no_sudo: sudo ? undefined : true,

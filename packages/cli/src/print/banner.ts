@@ -9,17 +9,22 @@ export function renderBanner(facts: {
   keyFile: string;
   /** The bootstrap key, if this start has made it. */
   newKey?: string | undefined;
+  /** File of the key-encryption key, if this start has made it. */
+  newKek?: string | undefined;
   /** Where the logs are. */
   logs: string;
   health: Health;
   after: string;
 }): string {
-  const { url, keyFile, newKey, logs, health, after } = facts;
+  const { url, keyFile, newKey, newKek, logs, health, after } = facts;
   const lines = [
     ...emulationWarning(health),
     `${BANNER_START} after ${after}`,
     `  URL        ${url}`,
     `  API key    ${newKey === undefined ? keyFile : `${newKey} (shown once; kept in ${keyFile})`}`,
+    ...(newKek === undefined
+      ? []
+      : [`  Secrets    sealed with a new key in ${newKek}: without a copy of it, lost is lost`]),
     `  Isolation  ${health.isolation}`,
     `  Logs       ${logs}`,
   ];

@@ -43,6 +43,7 @@ export function renderSession(session: Omit<SessionRecord, "timing">, paint: Pai
     ["external id", session.external_id],
     ["size", `${session.size} (${session.vcpus} vCPU, ${session.mem_mb} MB)`],
     ["template", session.template ?? "base"],
+    ["secrets", session.secret_names?.join(", ")],
     ["isolation", session.isolation],
     ["parent", session.parent_session_id],
     ["from checkpoint", session.from_checkpoint],

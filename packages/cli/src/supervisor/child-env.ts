@@ -27,3 +27,8 @@ export function childEnvOf(
     ...(compiled !== undefined && { NODE_COMPILE_CACHE: compiled }),
   };
 }
+
+/** The environment without the key-encryption keys, which control alone may know. */
+export function withoutKeks(env: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^VIV_KEK(_|$)/.test(name)));
+}

@@ -21,7 +21,7 @@ import { waitForHealth } from "../service/wait-for-health.ts";
 import { DEFAULT_INGRESS_LISTEN, lackOfPreviews, requireFreeAddress, urlOf } from "./address.ts";
 import { readBuild } from "./build.ts";
 import { checkSettings } from "./check-settings.ts";
-import { childEnvOf } from "./child-env.ts";
+import { childEnvOf, withoutKeks } from "./child-env.ts";
 import { COLLECTOR } from "./collector.ts";
 import { isForHostShutdown, pauseSessions } from "./host-shutdown.ts";
 import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
@@ -141,8 +141,8 @@ async function startAll(supervision: Supervision): Promise<void> {
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
-  await keepService(supervision, "gateway", env);
-  await keepService(supervision, "node", env);
+  await keepService(supervision, "gateway", withoutKeks(env));
+  await keepService(supervision, "node", withoutKeks(env));
   await keepService(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
@@ -162,7 +162,7 @@ async function startPostgres(supervision: Supervision, user: Account): Promise<s
   return databaseUrl(layout, user);
 }
 
-/** Starts one of the three services. Only control gets the database's address: node and gateway know no tenants. */
+/** Starts one of the three services. Only control gets the database's address and the keys: node and gateway know no tenants. */
 function keepService(
   supervision: Supervision,
   name: "node" | "gateway" | "control",
@@ -218,11 +218,13 @@ async function announce(
   const newKey = terminal.isInteractive
     ? await readIfNewer(keyFile, performance.now() - startedAt)
     : undefined;
-  terminal.note(renderBanner({ url, keyFile, newKey, logs: logs.placeOf(), health, after }));
+  const kekFile = path.join(layout.controlDir, "kek");
+  const newKek = (await readIfNewer(kekFile, performance.now() - startedAt)) && kekFile;
+  terminal.note(renderBanner({ url, keyFile, newKey, newKek, logs: logs.placeOf(), health, after }));
   return true;
 }
 
-/** The bootstrap key, if this start has made it; the caller shows it only on a terminal, never in a log. */
+/** The text of a key file, if this start has made it; the caller shows it only on a terminal, never in a log. */
 async function readIfNewer(file: string, ageMs: number): Promise<string | undefined> {
   const found = await readUnprivilegedFile(file).catch(() => undefined);
   return found && found.changedAtMs >= Date.now() - ageMs ? found.text.trim() : undefined;

@@ -19,5 +19,7 @@ export function checkpointStartCommand(): Verb {
 async function startCheckpoint(call: Call<SessionOptions>, id: string): Promise<void> {
   const { checkpoints } = await call.connect();
   const { timing } = call.options;
-  call.printSession(await checkpoints.start(id, toSessionFields(call.options), { timing }));
+  call.printSession(
+    await checkpoints.start(id, await toSessionFields(call.options, call.config), { timing }),
+  );
 }
