@@ -33,7 +33,7 @@ export function scopeOf(principal: Principal): Scope {
   return { orgId: principal.orgId, projectId: principal.scopedProjectId };
 }
 
-/** Who has the operator's key. Its routes ask for nothing else of a principal. */
+/** A caller with the operator's key. Its routes ask for nothing else of a principal. */
 export const OPERATOR: Principal = {
   kind: "operator",
   credentialId: "operator",

@@ -17,7 +17,7 @@ test("a well service says so without a credential", async () => {
     status: "ok",
     version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
     isolation: "emulated",
-    checks: { store: "ok", runtime: "ok", images: "ok", disk: "ok", secrets_key: "off", cold_tier: "off" },
+    checks: { store: "ok", runtime: "ok", images: "ok", disk: "ok", secrets_key: "ok", cold_tier: "off" },
   });
 });
 

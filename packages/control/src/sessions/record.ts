@@ -15,7 +15,7 @@ import { exposedPreviews } from "./preview-urls.ts";
 import type { SessionRow } from "./store.ts";
 
 interface RecordParts {
-  /** What the record shows of the session's variables and secrets. */
+  /** The part of the session's variables and secrets that the record shows. */
   variables: ShownVariables;
   withTiming?: boolean;
 }
