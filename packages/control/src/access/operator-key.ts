@@ -3,21 +3,16 @@
  * whole installation, `/v1/admin/…`, and no session of any organisation.
  */
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { writeDurably } from "@vivarium/kit/durable-file";
-import { hasCode } from "@vivarium/kit/unknown-error";
 import { newOperatorKey } from "./api-key.ts";
+import { makeOnce, readIfThere } from "./make-once.ts";
 
 /** The key's digest. */
 export async function loadOperatorKey(controlDir: string): Promise<Buffer> {
   const file = path.join(controlDir, "operator.key");
-  const known = await readFile(file, "utf8").catch((error: unknown) => {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
-  });
-  const key = known?.trim() || newOperatorKey();
-  if (!known?.trim()) await writeDurably(file, `${key}\n`, 0o600);
+  const text = (await readIfThere(file)) ?? (await makeOnce(file, `${newOperatorKey()}\n`));
+  const key = text.toString().trim();
+  if (key === "") throw new Error(`${file} is empty: delete it, and the next start makes another key`);
   return digestOfOperatorKey(key);
 }
 

@@ -1,9 +1,9 @@
 /** Reads key-encryption keys from where the operator keeps them: a file, the environment, or a command's output. */
 import { execFile } from "node:child_process";
-import { link, readFile, rm, stat } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { promisify } from "node:util";
 import { writeDurably } from "@vivarium/kit/durable-file";
-import { randomId } from "@vivarium/kit/id";
+import { makeOnce } from "../access/make-once.ts";
 import { type Kek, kekLine, newKek, parseKeks } from "./kek-text.ts";
 
 /** `mayMake`: the file is made if it is not there, and takes a new key at a rotation. */
@@ -34,13 +34,7 @@ export async function readKeks(source: KekSource): Promise<Kek[] | undefined> {
 
 /** Makes the file with one key. If several processes start together, the first one makes it for all. */
 export async function makeKekFile(file: string): Promise<Kek[]> {
-  const own = `${file}.${randomId()}`;
-  await writeDurably(own, HEAD + kekLine(newKek([])), 0o600);
-  await link(own, file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "EEXIST") throw error;
-  });
-  await rm(own);
-  return parseKeks(await readFile(file, "utf8"), file);
+  return parseKeks((await makeOnce(file, HEAD + kekLine(newKek([])))).toString(), file);
 }
 
 /** Adds a key to the file, which seals from then on. */
