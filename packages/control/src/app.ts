@@ -304,6 +304,7 @@ function assemble(given: Base) {
     reconciler: new Reconciler(moves),
     orphanSnapshots: new OrphanSnapshots({ ...base, snapshotOwners }),
     leasesKept: new Set<string>(),
+    capPauses: new Map<string, number>(),
   };
 }
 

@@ -3,6 +3,7 @@ import path from "node:path";
 import { GENERATION } from "@vivarium/contract/guest";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Health } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
 import { listInstalled } from "../install/installed.ts";
@@ -74,8 +75,11 @@ async function readUnitVersions(dataDir: string): Promise<Versions["unit"]> {
     copies.find((one) => one.path === current),
     copies.findLast((one) => one.path !== current),
   ].map((one) => one && { path: one.path, version: one.version });
-  // Root alone can read it.
-  const journal = await readJournal(journalFileOf(copiesDirOf(name)));
+  // Root alone can read it. A damaged one says less, and `viv install` says what to do.
+  const journal = await readJournal(journalFileOf(copiesDirOf(name))).catch((error: unknown) => {
+    if (error instanceof CliError) return { after: { version: "a version that its damaged journal hides" } };
+    throw error;
+  });
   return {
     name,
     ...(copy && { copy }),

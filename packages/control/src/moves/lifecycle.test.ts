@@ -225,6 +225,16 @@ test("when the host went down under a live session, it fails with host_restart, 
   await control.until(again.body.session_id, "live");
 });
 
+test("when the host went down before a session was live, it gets another machine", async () => {
+  await control.node.goDown();
+  const id = await control.create();
+  control.node.addMachine(`${id}-1`);
+  control.node.restartHost();
+  await control.node.listen();
+  await control.until(id, "live");
+  expect((await control.exec(id)).status).toBe(200);
+});
+
 test("when a machine vanishes, its session fails", async () => {
   const id = await control.createLive();
   control.node.machines.delete(`${id}-1`);

@@ -107,6 +107,7 @@ async function startWithin(
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;
       if (signal.aborted) break;
+      if (await removeOfEarlierBoot(deps, session, error)) continue;
       if (!isWorthWaiting(error)) {
         deps.log.warn({ err: error, session_id: session.id }, "the node refuses to start a machine");
         return { state: "refused", reason: failureReason(error) };
@@ -116,6 +117,25 @@ async function startWithin(
     }
   }
   return cancelled.aborted ? "cancelled" : { state: "refused", reason: TOO_LATE };
+}
+
+/**
+ * Removes a machine that the host's restart ended before the session was live: nothing has run in it, so the session gets
+ * another. Returns whether there was one.
+ */
+async function removeOfEarlierBoot(
+  { nodes }: ProvisionDeps,
+  session: SessionRow,
+  { code }: NodeError,
+): Promise<boolean> {
+  if (code !== "machine_gone") return false;
+  const id = machineIdOf(session);
+  const machines = await nodes.listMachines().catch(() => []);
+  if (machines.find((machine) => machine.machine_id === id)?.cause !== "host_restart") return false;
+  return await nodes.deleteMachine(id).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Renews the claim until aborted. Aborts the work when the session is no longer creating. */

@@ -16,4 +16,6 @@ export interface UpkeepDeps extends StartDeps {
   orphanSnapshots: OrphanSnapshots;
   /** Sessions whose lease this process renews. If such a lease lapsed, the database was away: the session must stay. */
   leasesKept: ReadonlySet<string>;
+  /** When this process last tried to pause a session for its organisation's cap (`performance.now()`). */
+  capPauses: Map<string, number>;
 }
