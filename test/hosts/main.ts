@@ -1,11 +1,12 @@
 /**
  * Runs Vivarium on hosts as users have them: Debian with systemd, cgroup v2 and KVM, each inside an emulated machine.
  *
- *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK[=TIMES]]... [--times N]
+ *   scripts/with-node test/hosts/main.ts [--release trixie]... [--only CHECK[=[FIRST-]TIMES]]... [--times N]
  *       [--processors N] [--keep] [--quiet]
  *
  * Prints each check with what it shows, its time, and why it failed. A host is built and set up once for each commit, and
  * saved while it runs, in ~/.cache/vivarium/hosts; each run continues it. `--times` bounds how often a check repeats itself.
+ * `--only update=5-5` begins with the fifth round, of which each is of another kind.
  * Ends with exit code 1 if a check failed.
  */
 import { appendFileSync } from "node:fs";
@@ -92,12 +93,13 @@ async function passes(place: Place, check: Check): Promise<boolean> {
     appendFileSync(path.join(folder, "log"), text);
     if (!values.quiet) process.stdout.write(text);
   };
-  const times = Math.min(check.times ?? 1, Number(only.get(check.name) ?? values.times));
+  const [last = "", first = "1"] = (only.get(check.name) ?? values.times).split("-").reverse();
+  const times = Math.min(check.times ?? 1, Number(last));
   const shows = times > 1 ? `${check.shows} (${times} times)` : check.shows;
   show(`\n== ${check.name}: ${shows}\n`);
   try {
     const tools = toolsFor(place, show);
-    await tools.part(() => check.run(tools, times));
+    await tools.part(() => check.run(tools, times, Number(first)));
     say(release, `ok    ${check.name} (${seconds(started)}): ${shows}`);
     return true;
   } catch (error) {
