@@ -8,6 +8,11 @@ import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { CommandLog } from "./audit/command-log.ts";
+import { auditAnswers, Denials } from "./audit/denials.ts";
+import { auditKeyOf } from "./audit/entry.ts";
+import { EntryQueue } from "./audit/entry-queue.ts";
+import { extendChains, keepHeads } from "./audit/extend-chain.ts";
+import { keptHeadsFile } from "./audit/kept-heads.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
 import { migrate } from "./db/migrate.ts";
@@ -79,6 +84,9 @@ const FLUSH_MS = 250;
 const WATCH_MS = 1_000;
 /** Requests of a credential end within two seconds of it (docs/spec/access.md). */
 const ENDED_CREDENTIALS_MS = 1_000;
+/** Interval at which entries are added to the chains of the audit log, and at which the heads are written to a file. */
+const CHAIN_MS = 1_000;
+const KEEP_HEADS_MS = 10_000;
 const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
@@ -176,7 +184,12 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
         every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () => endRequestsOfEnded(parts).catch(() => undefined)),
         every(FLUSH_MS, () => parts.activity.flush()),
-        every(FLUSH_MS, () => parts.commandLog.flush()),
+        every(FLUSH_MS, async () => {
+          parts.denials.summarise();
+          await parts.auditQueue.flush();
+        }),
+        every(Math.min(CHAIN_MS, tickMs), () => extendChains(parts).catch(logChainFailure(log))),
+        every(KEEP_HEADS_MS, () => keepHeads(parts).catch(logChainFailure(log))),
       ];
       const onceReconciled = Promise.all([hasLooked, reconciled]).then(() => Promise.all(onRows()));
       sweeping = Promise.all([...always, onceReconciled]);
@@ -196,7 +209,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await sweeping;
       await stopFollowing();
       await parts.activity.flush();
-      await parts.commandLog.flush();
+      parts.denials.stop();
+      await parts.auditQueue.flush();
       nodes.close();
       await db.destroy();
       await watchedDb.destroy();
@@ -211,6 +225,7 @@ export async function describeApi(log: Log): Promise<string> {
     ...DEFAULTS,
     forkChildren: LIMITS.forkChildrenHard,
     pepper: Buffer.alloc(32),
+    keptHeadsFile: "",
     previewKey: Buffer.alloc(32),
     db,
     nodes: new NodeClient("/nonexistent/node.sock"),
@@ -247,12 +262,15 @@ interface Base extends AppOptions {
   nodes: NodeClient;
   storeWatch: StoreWatch;
   pepper: Buffer;
+  keptHeadsFile: string;
   previewKey: Buffer;
   log: Log;
 }
 
 function assemble(given: Base) {
-  const base = { ...given, meter: new Meter() };
+  const auditKey = auditKeyOf(given.pepper);
+  const auditQueue = new EntryQueue(given);
+  const base = { ...given, meter: new Meter(), auditKey, auditQueue };
   const signals = new SessionSignals();
   const activity = new Activity(base);
   const moves = {
@@ -275,6 +293,7 @@ function assemble(given: Base) {
     previewPush: new PreviewPush(moves),
     exposeQueue: new KeyedQueue(),
     commandLog: new CommandLog(base),
+    denials: new Denials(base),
     outputQuotas: new OutputQuotas(),
     attachments: new Attachments(moves),
     upgrades: new Upgrades(base),
@@ -285,6 +304,7 @@ function assemble(given: Base) {
 }
 
 function addRoutes(server: Server, parts: Parts): void {
+  auditAnswers(server, parts);
   addServiceRoutes(server, parts);
   addKeyRoutes(server, parts);
   addProjectRoutes(server, parts);
@@ -319,7 +339,8 @@ async function prepareStore(
   const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
-  return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
+  const previewKey = await loadPreviewKey(controlDir);
+  return { pepper, previewKey, keptHeadsFile: keptHeadsFile(controlDir), mintedKey };
 }
 
 /** Logs failures of the event feed. The sweeps warn about a database that is away; the feed looks too often for it. */
@@ -328,6 +349,10 @@ function logPublishFailure(log: Log): (err: unknown) => void {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
     else log.warn({ err }, "events could not be published yet; will retry");
   };
+}
+
+function logChainFailure(log: Log): (err: unknown) => void {
+  return (err) => log.warn({ err }, "the chain of the audit log could not be extended yet; will retry");
 }
 
 async function repeat(ms: number, until: AbortSignal, work: () => Promise<unknown>): Promise<void> {

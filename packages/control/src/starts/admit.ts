@@ -2,8 +2,10 @@
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
+import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
+import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -21,12 +23,19 @@ export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "sta
   size: Size;
 };
 
+interface AdmitDeps extends AuditDeps {
+  node: NodeState;
+  egressCaps: EgressCaps;
+  startGate: StartGate;
+}
+
 export async function admitSession(
-  { node, egressCaps, startGate }: { node: NodeState; egressCaps: EgressCaps; startGate: StartGate },
+  deps: AdmitDeps,
   tx: Queries,
   principal: Principal,
-  settings: SessionSettings,
+  { settings, by }: { settings: SessionSettings; by: Caller },
 ): Promise<SessionRow> {
+  const { node, egressCaps, startGate } = deps;
   startGate.requireOpen();
   // Before the organisation's row is locked, so that a node which does not answer delays no other create.
   const info = await node.current();
@@ -51,6 +60,10 @@ export async function admitSession(
     state: FIRST_STATE,
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
+  const { id, template } = row;
+  const checkpointId = settings.origin_checkpoint_id;
+  const meta = { template, ...(checkpointId && { checkpoint_id: checkpointId }) };
+  await appendEntry(deps, tx, { by, action: "session.create", target: id, sessionId: id, meta });
   return row;
 }
 
