@@ -154,7 +154,10 @@ async function previousOf(
 
 function checkEntry({ auditKey, orgId, find }: Step, { link, entry }: LinkWithEntry): void {
   const where = { seq: link.seq, entry_id: link.entry_id };
-  if (entry?.org_id !== orgId) return find("entry_removed", where);
+  if (entry?.org_id !== orgId) {
+    find("entry_removed", where);
+    return;
+  }
   const digest = digestOf(entry, link.kind === "start" ? "start" : "whole");
   if (!isSame(digest, link.digest) || !isSealed(auditKey, entry)) find("entry_changed", where);
 }
