@@ -6,6 +6,7 @@ import type {
   RunRequest,
   RunResult,
 } from "@vivarium/contract/api";
+import { Audit } from "./audit.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
@@ -58,6 +59,8 @@ export class Client {
   readonly projects: Projects;
   /** Events of the organisation's sessions. */
   readonly events: Events;
+  /** Who changed what. */
+  readonly audit: Audit;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -75,6 +78,7 @@ export class Client {
     this.org = new Org(this.#transport);
     this.keys = new Keys(this.#transport);
     this.projects = new Projects(this.#transport);
+    this.audit = new Audit(this.#transport);
   }
 
   /**
