@@ -7,8 +7,9 @@ import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { auditAnswer } from "./audit/answers.ts";
 import { CommandLog } from "./audit/command-log.ts";
-import { auditAnswers, Denials } from "./audit/denials.ts";
+import { Denials } from "./audit/denials.ts";
 import { auditKeyOf } from "./audit/entry.ts";
 import { EntryQueue } from "./audit/entry-queue.ts";
 import { extendChains, keepHeads } from "./audit/extend-chain.ts";
@@ -34,6 +35,7 @@ import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
+import { onAnswered } from "./http/answered.ts";
 import { OpenRequests } from "./http/open-requests.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
@@ -304,7 +306,7 @@ function assemble(given: Base) {
 }
 
 function addRoutes(server: Server, parts: Parts): void {
-  auditAnswers(server, parts);
+  onAnswered(server, (answered) => auditAnswer(parts, answered));
   addServiceRoutes(server, parts);
   addKeyRoutes(server, parts);
   addProjectRoutes(server, parts);

@@ -46,7 +46,7 @@ test("list goes through the pages with its filter", async () => {
   ]);
 });
 
-test("verify sums up the steps, tells how far it is, and sends the known head once", async () => {
+test("verify sums up the steps, reports its progress, and sends the known head once", async () => {
   const finding = { kind: "entry_removed", message: "m", seq: 5 };
   const steps = [
     {

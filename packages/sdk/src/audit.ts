@@ -28,7 +28,7 @@ export interface AuditFilter {
   sessionId?: string;
 }
 
-/** What a verification found, and how far the chain reaches. */
+/** The findings of a verification, and how far the chain reaches. */
 export interface AuditVerdict
   extends Pick<AuditVerification, "checked" | "waiting" | "before_chain" | "anchor" | "head"> {
   /** Whether nothing was found. */

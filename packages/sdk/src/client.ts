@@ -59,7 +59,7 @@ export class Client {
   readonly projects: Projects;
   /** Events of the organisation's sessions. */
   readonly events: Events;
-  /** Who changed what. */
+  /** Changes, denials and commands, with their callers. */
   readonly audit: Audit;
   readonly #transport: Transport;
 

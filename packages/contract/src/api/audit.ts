@@ -3,7 +3,7 @@ import { z } from "zod";
 import { CAPABILITIES } from "./tokens.ts";
 import { named, page, timestamp } from "./wire-types.ts";
 
-/** Of a command. The session's `command_capture` decides whether `hash`, `executable` or `command` is present. */
+/** Fields of a command. The session's `command_capture` decides whether `hash`, `executable` or `command` is present. */
 const command = {
   kind: z.enum(["exec", "run", "process", "pty"]).optional(),
   hash: z.string().optional().meta({ description: "keyed digest, comparable within the organisation" }),
@@ -15,7 +15,7 @@ const command = {
   timed_out: z.boolean().optional(),
 };
 
-/** What an entry may say besides who, what and when. No field has a secret, a body or a file's content. */
+/** Further facts in an entry, besides actor, action and time. No field has a secret, a body or a file's content. */
 export const AuditMeta = named("AuditMeta", {
   ...command,
   event: z.string().optional().meta({ description: "what caused a move of a session" }),
@@ -65,7 +65,7 @@ export type AuditEntry = z.infer<typeof AuditEntry>;
 export const AuditList = page("AuditList", { entries: z.array(AuditEntry) });
 export type AuditList = z.infer<typeof AuditList>;
 
-/** What a verification finds wrong. */
+/** Kinds of findings of a verification. */
 export const AUDIT_FINDINGS = {
   entry_changed: "the entry is not what was written",
   entry_removed: "the chain has an entry that is no longer in the log",

@@ -1,4 +1,4 @@
-/** Who causes a change, as the audit log names it. */
+/** The cause of a change, as the audit log names it. */
 import type { ACTOR_KINDS } from "@vivarium/contract/api";
 import type { Principal } from "./principal.ts";
 

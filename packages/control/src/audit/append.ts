@@ -3,7 +3,7 @@ import type { Queries } from "../db/pool.ts";
 import { type NewEntry, newRow } from "./entry.ts";
 import { insertEntries } from "./store.ts";
 
-/** What whoever writes entries needs. */
+/** Dependencies of writing entries. */
 export interface AuditDeps {
   /** The key of seals (entry.ts). */
   auditKey: Buffer;

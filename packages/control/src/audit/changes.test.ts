@@ -311,7 +311,7 @@ describe("denials", () => {
     for (const key of [`viv_${"x".repeat(40)}`, "secret", null]) {
       const { entries } = await audited(`GET /v1/sessions/${theirs}`, { key });
       expect(entries).toMatchObject([{ actor: { kind: "anonymous", id: "anonymous" }, target: "" }]);
-      // The thing may be another organisation's, so not even its id is told.
+      // The thing may be another organisation's, so not even its id is shown.
       expect(JSON.stringify(entries)).not.toContain(theirs);
     }
   });

@@ -88,7 +88,7 @@ function canonical(row: Content, part: "whole" | "start"): string {
   ]);
 }
 
-/** What a link of the chain has of an entry: its content, and its place among the rows. */
+/** The part of an entry that its link in the chain covers: its content, and its place among the rows. */
 export function digestOf(row: Content & { seq: number }, part: "whole" | "start"): Buffer {
   return createHash("sha256")
     .update(`${row.seq} ${canonical(row, part)}`)

@@ -13,7 +13,7 @@ type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "
 interface DestroyOptions {
   event?: DestroyEvent;
   endReason?: EndReason;
-  /** Who asked for it; absent: the service itself. */
+  /** The caller that asked for it; absent: the service itself. */
   by?: Caller;
   /** If a machine may be running, its deletion is retried for up to 5 s while the node is away. */
   isNodeAwaited?: boolean;

@@ -35,7 +35,7 @@ export interface MoveDetails {
   restoredFrom?: string;
   /** Network generation of a machine that this database did not start: its network may differ from the row's. */
   foundGeneration?: number;
-  /** Who asked for the move; absent: the service makes it by itself. */
+  /** The caller that asked for the move; absent: the service makes it by itself. */
   by?: Caller;
 }
 
@@ -56,8 +56,11 @@ export async function saveMove(
     ...(operation && operationColumns(operation)),
   };
   const event = eventOfMove(move, details);
-  const told = event && { event, entry: entryOfMove(deps, session, move, { ...details, type: event.type }) };
-  return await writeMove(deps.db, session.id, move, details, { columns, told });
+  const emitted = event && {
+    event,
+    entry: entryOfMove(deps, session, move, { ...details, type: event.type }),
+  };
+  return await writeMove(deps.db, session.id, move, details, { columns, emitted });
 }
 
 function entryOfMove(

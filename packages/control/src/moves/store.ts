@@ -22,12 +22,12 @@ export async function writeMove(
   details: MoveDetails,
   {
     columns,
-    told,
+    emitted,
   }: {
     /** Assignments to the columns of other folders. */
     columns: UpdateObject<Tables, "sessions">;
     /** Absent for a move that changes nothing that a caller can see. */
-    told?: { event: NonNullable<ReturnType<typeof eventOfMove>>; entry: ReturnType<typeof newRow> };
+    emitted?: { event: NonNullable<ReturnType<typeof eventOfMove>>; entry: ReturnType<typeof newRow> };
   },
 ): Promise<SessionRow | undefined> {
   let update = db
@@ -38,11 +38,11 @@ export async function writeMove(
     .$castTo<SessionRow>();
   if (details.operation) update = update.where("op_id", "=", details.operation.id);
   else if (!details.preempts) update = update.where("op", "is", null);
-  if (!told) return await update.executeTakeFirst();
+  if (!emitted) return await update.executeTakeFirst();
   return await db
     .with("moved", () => update)
-    .with("written", (within) => insertEventOfMoved(within, told.event))
-    .with("audited", (within) => insertEntryOfMoved(within, told.entry))
+    .with("written", (within) => insertEventOfMoved(within, emitted.event))
+    .with("audited", (within) => insertEntryOfMoved(within, emitted.entry))
     .selectFrom("moved")
     .selectAll()
     .executeTakeFirst();

@@ -16,7 +16,7 @@ export interface OperationInput {
   snapshot_id?: string;
   /** The event that caused the operation. For a pause, it decides the state that the session ends in. */
   event?: SessionEvent;
-  /** Who asked for it; absent: the service itself. */
+  /** The caller that asked for it; absent: the service itself. */
   by?: Caller;
   /** Time of the scheduled wake after a pause, RFC 3339. */
   wake_at?: string;

@@ -24,13 +24,13 @@ async function exportAudit(call: Call<{ after?: number }>): Promise<void> {
   const { terminal } = call;
   const { audit } = await call.connect();
   let lines = 0;
-  let toldAt = performance.now();
+  let notedAt = performance.now();
   await withInterrupt(async (signal) => {
     for await (const line of audit.export({ after: call.options.after }, { signal })) {
       await terminal.write("stdout", Buffer.from(`${JSON.stringify(line)}\n`));
       lines += 1;
-      if (terminal.isInteractive || performance.now() - toldAt < PROGRESS_MS) continue;
-      toldAt = performance.now();
+      if (terminal.isInteractive || performance.now() - notedAt < PROGRESS_MS) continue;
+      notedAt = performance.now();
       terminal.note(`viv: ${lines} lines`);
     }
   });

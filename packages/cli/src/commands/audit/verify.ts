@@ -9,7 +9,7 @@ interface VerifyOptions {
   known?: { seq: number; hash: string };
 }
 
-/** How often a human is told how far a long verification is. */
+/** Interval of the notes about the progress of a long verification. */
 const PROGRESS_MS = 1_000;
 const KNOWN = /^([0-9]+)\.([0-9a-f]{64})$/;
 
@@ -36,10 +36,10 @@ also an older state of the database that was put back is found.`,
 async function verifyAudit(call: Call<VerifyOptions>): Promise<number> {
   const { paint, terminal } = call;
   const { audit } = await call.connect();
-  let toldAt = performance.now();
+  let notedAt = performance.now();
   const onProgress = ({ checked, total }: { checked: number; total: number }) => {
-    if (performance.now() - toldAt < PROGRESS_MS) return;
-    toldAt = performance.now();
+    if (performance.now() - notedAt < PROGRESS_MS) return;
+    notedAt = performance.now();
     terminal.note(`viv: checked ${checked} of about ${total} links and entries`);
   };
   const { known } = call.options;
