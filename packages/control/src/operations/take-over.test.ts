@@ -14,6 +14,7 @@ import { deleteProvisionalHistory } from "../leases/provisional.ts";
 import { findSnapshotsInUse } from "../sessions/store.ts";
 import { OrphanSnapshots, type SnapshotOwners } from "../upkeep/orphan-snapshots.ts";
 
+const auditKey = Buffer.alloc(32);
 let control: Control;
 beforeAll(async () => {
   control = await startControl();
@@ -276,7 +277,7 @@ describe("the reconcile", () => {
     await nodes.putSnapshot(orphan, { snapshot_id: saved }, new AbortController().signal);
     await control.sql.query("insert into snapshot_names values ($1)", [orphan]);
     const since = new Map<string, number>([["pau_gone", 0]]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [findSnapshotsInUse] };
     const orphans = new OrphanSnapshots(deps, since);
     await orphans.removeOrCatchUp();
     expect([...since.keys()]).toEqual([orphan]);
@@ -298,6 +299,7 @@ describe("the reconcile", () => {
       db,
       nodes,
       log: silentLog,
+      auditKey,
       snapshotOwners: [async () => []],
     };
     const orphans = new OrphanSnapshots(deps, longAgo(saved));
@@ -321,7 +323,7 @@ describe("the reconcile", () => {
     const nodes = new NodeClient(control.node.socketPath);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints];
-    const deps = { db, nodes, log: silentLog, snapshotOwners };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners };
     await new OrphanSnapshots(deps, longAgo(before, later, orphan)).removeOrCatchUp();
     expect([before, later, orphan].map((name) => control.node.snapshots.has(name))).toEqual([
       true,
@@ -347,7 +349,7 @@ describe("the reconcile", () => {
     await control.sql.query("update snapshot_names set named_at = now() - interval '2 days' where id <> $1", [
       fresh,
     ]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [findSnapshotsInUse] };
     await new OrphanSnapshots(deps).forgetNames();
     const { rows } = await control.sql.query("select id from snapshot_names where id = any($1)", [
       [kept, planned, gone, fresh, orphan],
@@ -370,6 +372,7 @@ describe("the reconcile", () => {
       db,
       nodes,
       log: silentLog,
+      auditKey,
       snapshotOwners: [async (_db: unknown, ids: string[]) => kept(ids)],
     };
     await new OrphanSnapshots(deps).forgetNames();
@@ -394,7 +397,7 @@ describe("the reconcile", () => {
       return [];
     };
     await control.sql.query("insert into snapshot_names values ($1)", [made]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [owners] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [owners] };
     await new OrphanSnapshots(deps, longAgo(made)).removeOrCatchUp();
     expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
     nodes.close();
