@@ -1,7 +1,7 @@
 /** Writes entries by the answers of requests: denials, and the changes inside guests. */
 import { auditActionOf, type ErrorCode, isAuditedAfterAnswer } from "@vivarium/contract/api";
 import { type Caller, callerOf } from "../access/caller.ts";
-import { type ApiError, EndedCredential, SessionNotFound } from "../errors/api-error.ts";
+import { ApiError, EndedCredential, SessionNotFound } from "../errors/api-error.ts";
 import type { Answered } from "../http/answered.ts";
 import type { DenialDeps, Denials } from "./denials.ts";
 import { newRow } from "./entry.ts";
@@ -44,6 +44,17 @@ async function auditRefusal(
   denials.add({ by, code: error.code, operation: answered.operationId, ...named });
 }
 
+/** Writes the entry of an item of a batch that was denied. */
+export function auditDeniedItem(
+  { denials }: { denials: Denials },
+  error: unknown,
+  { by, operation, sessionId }: { by: Caller; operation: string; sessionId: string },
+): void {
+  if (!(error instanceof ApiError) || !DENIALS.has(error.code)) return;
+  const target = shortened(sessionId);
+  denials.add({ by, code: error.code, operation, target, sessionId: target });
+}
+
 function isDenial({ principal, operationId, route }: Answered, error: ApiError): boolean {
   if (!DENIALS.has(error.code)) return false;
   if (error.code !== "not_found") return true;
@@ -82,9 +93,10 @@ function isRead(operation: string | undefined, body: unknown): boolean {
 
 /** The thing that the path names: a session, or the first of its other parameters. At most as long as an id can be. */
 function targetOf({ params }: Answered): { target: string; sessionId: string | null } {
-  const target = (params.id ?? Object.values(params)[0] ?? "")
-    .slice(0, 128)
-    .replaceAll("\0", "")
-    .toWellFormed();
+  const target = shortened(params.id ?? Object.values(params)[0] ?? "");
   return { target, sessionId: params.id === undefined ? null : target };
+}
+
+function shortened(id: string): string {
+  return id.slice(0, 128).replaceAll("\0", "").toWellFormed();
 }

@@ -165,6 +165,13 @@ export async function removeLinksUpTo(tx: Queries, orgId: string, seq: number): 
     )`.execute(tx);
 }
 
+/** Removes old entries of organisations that have no chain, because nothing was written since versions without one. */
+export async function removeOldWithoutChain(db: Queries, seconds: number): Promise<void> {
+  await sql`delete from audit_log
+    where seal is null and at < service_now() - make_interval(secs => ${seconds})
+      and not exists (select from audit_heads where audit_heads.org_id = audit_log.org_id)`.execute(db);
+}
+
 /** Removes old entries that are not in the chain: those of versions without one, and those that it refused. */
 export async function removeOldUnlinked(
   tx: Queries,

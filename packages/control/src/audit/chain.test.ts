@@ -402,6 +402,16 @@ test("the retention moves the anchor, and the rest verifies", async () => {
   expect(kindsOf(await verify())).toContain("head_forged");
 });
 
+test("old entries of versions without a chain are removed, also if nothing was written since", async () => {
+  await sql(
+    `insert into audit_log (id, org_id, at, actor_kind, actor_id, action, target, outcome, request_id, ip, meta, linked)
+     values ($1, $2, now() - interval '91 days', 'api_key', 'k', 'session.exec', 's', 'ok', 'r', '::1', '{}', 'whole')`,
+    [`aud_${"h".repeat(21)}`, org],
+  );
+  await deleteOldEntries(deps);
+  expect(await idsOf()).toEqual([]);
+});
+
 test("two processes that extend the chain at once make one chain", async () => {
   for (let n = 0; n < 8; n++) {
     await change(`q${n}`);

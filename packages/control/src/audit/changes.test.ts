@@ -279,6 +279,29 @@ describe("denials", () => {
     expect(kinds).toEqual(["scoped_token"]);
   });
 
+  test("each item of a batch that is denied has one, and the others run", async () => {
+    const [own, foreign] = [await control.createLive(), await control.createLive({}, await control.addKey())];
+    const body = { session_ids: [own, foreign], command: ["true"] };
+    const { entries } = await audited("POST /v1/sessions/batch/exec", { body });
+    expect(entries.map(({ target, outcome, code }) => [target, outcome, code]).toSorted()).toEqual(
+      [
+        [own, "ok", undefined],
+        [foreign, "denied", "not_found"],
+      ].toSorted(),
+    );
+  });
+
+  test("a WebSocket that is refused has one", async () => {
+    const foreign = await control.createLive({}, await control.addKey());
+    const refused = connect(control, `/v1/sessions/${foreign}/pty`);
+    await refused.opened().catch(() => undefined);
+    await eventually(async () =>
+      expect(await entriesOf(`target=${foreign}&action=terminal.open`)).toMatchObject([
+        { outcome: "denied", code: "not_found" },
+      ]),
+    );
+  });
+
   test("a ceiling that is reached is one", async () => {
     await control.sql.query("update orgs set concurrent_sessions = 0 where name = 'default'");
     const { entries } = await audited("POST /v1/sessions", { body: {} });

@@ -8,6 +8,7 @@ import {
   lockChains,
   removeLinksUpTo,
   removeOldUnlinked,
+  removeOldWithoutChain,
   saveHead,
 } from "./chain-store.ts";
 import type { ChainDeps } from "./extend-chain.ts";
@@ -16,6 +17,7 @@ const AT_ONCE = 2_000;
 const SECONDS = LIMITS.auditRetentionMs / 1000;
 
 export async function deleteOldEntries(deps: ChainDeps): Promise<void> {
+  await removeOldWithoutChain(deps.db, SECONDS);
   for (const { org_id: orgId } of await listHeads(deps.db))
     for (let isMore = true; isMore; ) isMore = await shorten(deps, orgId);
 }

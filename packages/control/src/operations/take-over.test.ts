@@ -71,6 +71,16 @@ async function createPaused(): Promise<string> {
 }
 
 describe("a pause whose process died", () => {
+  test("is still the change of the caller that asked for it", async () => {
+    const id = await control.createLive();
+    const { org_id: orgId } = await rowOf(id);
+    const by = { orgId, actor: { kind: "api_key", id: "key_dead" }, requestId: "r-dead", ip: "10.1.1.1" };
+    await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause", by });
+    await control.until(id, "paused");
+    const { entries } = (await control.ask(`GET /v1/audit?session_id=${id}&action=session.pause`)).body;
+    expect(entries).toMatchObject([{ actor: by.actor, request_id: "r-dead", ip: "10.1.1.1", outcome: "ok" }]);
+  });
+
   test("before the node call is carried out", async () => {
     const id = await control.createLive();
     const snapshotId = `pau_${randomId()}`;
