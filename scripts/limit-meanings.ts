@@ -97,4 +97,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
 
   auditRetentionMs: "how long entries of the audit log are kept",
   auditCommandBytes: "what the audit log keeps of one command",
+  auditDenialsPerMinute:
+    "denials of one key or token that have an entry each; the others of the minute are counted",
+  auditUnknownDenialsPerMinute: "denials of callers without a credential that have an entry each",
+  auditVerifyStep: "links or entries that one call of a verification checks",
 };

@@ -1,6 +1,7 @@
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { auditCommand } from "./commands/audit/audit.ts";
 import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
@@ -100,7 +101,7 @@ const VERBS = {
     restoreCommand,
     templateCommand,
   ],
-  Access: [keyCommand, projectCommand, tokenCommand, secretCommand, kekCommand],
+  Access: [keyCommand, projectCommand, tokenCommand, secretCommand, kekCommand, auditCommand],
 } as const;
 
 /** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */

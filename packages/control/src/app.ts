@@ -8,7 +8,13 @@ import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadOperatorKey } from "./access/operator-key.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { auditAnswer } from "./audit/answers.ts";
 import { CommandLog } from "./audit/command-log.ts";
+import { Denials } from "./audit/denials.ts";
+import { auditKeyOf } from "./audit/entry.ts";
+import { EntryQueue } from "./audit/entry-queue.ts";
+import { extendChains, keepHeads } from "./audit/extend-chain.ts";
+import { keptHeadsFile } from "./audit/kept-heads.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
 import { migrate } from "./db/migrate.ts";
@@ -30,6 +36,7 @@ import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
+import { onAnswered } from "./http/answered.ts";
 import { OpenRequests } from "./http/open-requests.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
@@ -87,6 +94,9 @@ const WATCH_MS = 1_000;
 /** Requests of a credential end within two seconds of it (docs/spec/access.md). */
 const ENDED_CREDENTIALS_MS = 1_000;
 const REWRAP_MS = 10_000;
+/** Interval at which entries are added to the chains of the audit log, and at which the heads are written to a file. */
+const CHAIN_MS = 1_000;
+const KEEP_HEADS_MS = 10_000;
 const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
@@ -195,7 +205,12 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () => endRequestsOfEnded(parts).catch(() => undefined)),
         every(Math.min(REWRAP_MS, tickMs * 5), () => runPart(parts, "rewrap data keys", rewrapAll)),
         every(FLUSH_MS, () => parts.activity.flush()),
-        every(FLUSH_MS, () => parts.commandLog.flush()),
+        every(FLUSH_MS, async () => {
+          parts.denials.summarise();
+          await parts.auditQueue.flush();
+        }),
+        every(Math.min(CHAIN_MS, tickMs), () => extendChains(parts).catch(logChainFailure(log))),
+        every(KEEP_HEADS_MS, () => keepHeads(parts).catch(logChainFailure(log))),
       ];
       const onceReconciled = Promise.all([hasLooked, reconciled]).then(() => Promise.all(onRows()));
       sweeping = Promise.all([...always, onceReconciled]);
@@ -215,7 +230,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await sweeping;
       await stopFollowing();
       await parts.activity.flush();
-      await parts.commandLog.flush();
+      parts.denials.stop();
+      await parts.auditQueue.flush();
       nodes.close();
       await db.destroy();
       await watchedDb.destroy();
@@ -230,6 +246,7 @@ export async function describeApi(log: Log): Promise<string> {
     ...DEFAULTS,
     forkChildren: LIMITS.forkChildrenHard,
     pepper: Buffer.alloc(32),
+    keptHeadsFile: "",
     previewKey: Buffer.alloc(32),
     operatorDigest: Buffer.alloc(32),
     keyring: Keyring.empty(),
@@ -268,6 +285,7 @@ interface Base extends AppOptions {
   nodes: NodeClient;
   storeWatch: StoreWatch;
   pepper: Buffer;
+  keptHeadsFile: string;
   previewKey: Buffer;
   operatorDigest: Buffer;
   keyring: Keyring;
@@ -275,7 +293,9 @@ interface Base extends AppOptions {
 }
 
 function assemble(given: Base) {
-  const base = { ...given, meter: new Meter() };
+  const auditKey = auditKeyOf(given.pepper);
+  const auditQueue = new EntryQueue(given);
+  const base = { ...given, meter: new Meter(), auditKey, auditQueue };
   const signals = new SessionSignals();
   const activity = new Activity(base);
   const moves = {
@@ -298,6 +318,7 @@ function assemble(given: Base) {
     previewPush: new PreviewPush(moves),
     exposeQueue: new KeyedQueue(),
     commandLog: new CommandLog(base),
+    denials: new Denials(base),
     outputQuotas: new OutputQuotas(),
     attachments: new Attachments(moves),
     upgrades: new Upgrades(base),
@@ -309,6 +330,7 @@ function assemble(given: Base) {
 }
 
 function addRoutes(server: Server, parts: Parts): void {
+  onAnswered(server, (answered) => auditAnswer(parts, answered));
   addServiceRoutes(server, parts);
   addKeyRoutes(server, parts);
   addProjectRoutes(server, parts);
@@ -351,7 +373,8 @@ async function prepareStore(
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
   const keyring = await untilStored(() => loadKeyring(db, kekSource, log));
   const [previewKey, operatorDigest] = [await loadPreviewKey(controlDir), await loadOperatorKey(controlDir)];
-  return { pepper, previewKey, operatorDigest, keyring, mintedKey };
+  const heads = keptHeadsFile(controlDir);
+  return { pepper, previewKey, operatorDigest, keyring, keptHeadsFile: heads, mintedKey };
 }
 
 /** Loads the key-encryption keys, and makes the first one unless the database has values that an older one sealed. */
@@ -373,6 +396,10 @@ function logPublishFailure(log: Log): (err: unknown) => void {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
     else log.warn({ err }, "events could not be published yet; will retry");
   };
+}
+
+function logChainFailure(log: Log): (err: unknown) => void {
+  return (err) => log.warn({ err }, "the chain of the audit log could not be extended yet; will retry");
 }
 
 async function repeat(ms: number, until: AbortSignal, work: () => Promise<unknown>): Promise<void> {

@@ -125,6 +125,7 @@ async function withProcess<T>(
       VIV_SOLE_CONTROL: actsOnLeases ? "1" : "0",
       VIV_LOG_LEVEL: "silent",
       VIV_CRASH_AT: crashAt,
+      ...kekEnvironment(control),
     },
   });
   const mortal = new MortalControl(child, `http://${listen}`, control.key);
@@ -135,6 +136,12 @@ async function withProcess<T>(
     await mortal.died;
     rmSync(dataDir, { recursive: true, force: true });
   }
+}
+
+/** The key-encryption keys of the control that the process stands beside. */
+function kekEnvironment({ settings: { kekSource } }: Control): Record<string, string> {
+  if (kekSource?.kind === "text") return { VIV_KEK: kekSource.text };
+  return kekSource?.kind === "file" ? { VIV_KEK_FILE: kekSource.file } : {};
 }
 
 async function freePort(): Promise<number> {

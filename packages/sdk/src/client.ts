@@ -6,6 +6,7 @@ import type {
   RunRequest,
   RunResult,
 } from "@vivarium/contract/api";
+import { Audit } from "./audit.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
@@ -61,6 +62,8 @@ export class Client {
   readonly projects: Projects;
   /** Events of the organisation's sessions. */
   readonly events: Events;
+  /** Changes, denials and commands, with their callers. */
+  readonly audit: Audit;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -79,6 +82,7 @@ export class Client {
     this.operator = new Operator(this.#transport);
     this.keys = new Keys(this.#transport);
     this.projects = new Projects(this.#transport);
+    this.audit = new Audit(this.#transport);
   }
 
   /**

@@ -4,6 +4,10 @@ export type {
   ApiKeyCreated,
   ApiKeyList,
   ApiKeyRecord as ApiKey,
+  AuditEntry,
+  AuditExportLine,
+  AuditFinding,
+  AuditLink,
   BatchExecRequest,
   BatchExecResult,
   Checkpoint,
@@ -54,6 +58,7 @@ export type {
   TokenCreated,
   TokenRecord as Token,
 } from "@vivarium/contract/api";
+export type { Audit, AuditFilter, AuditVerdict, VerifyOptions } from "./audit.ts";
 export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
 export type { CodeError, CodeExecution, CodeResult } from "./code/code-result.ts";

@@ -1,6 +1,7 @@
 /** Exports of contract/api: all of it but wire-types.ts, the building blocks of its schemas. */
 export * from "./admin.ts";
 export * from "./audit.ts";
+export * from "./audit-actions.ts";
 export * from "./checkpoints.ts";
 export * from "./egress.ts";
 export * from "./errors.ts";

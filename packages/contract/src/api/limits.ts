@@ -106,6 +106,9 @@ export const LIMITS = {
 
   auditRetentionMs: 90 * DAY_MS,
   auditCommandBytes: 4 * KIB,
+  auditDenialsPerMinute: 600,
+  auditUnknownDenialsPerMinute: 60,
+  auditVerifyStep: 2000,
 } as const;
 
 /** The tiers of `size`. `disk_gb` is the virtual size of the session's disk. */

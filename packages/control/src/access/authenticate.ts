@@ -2,11 +2,18 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
-import { ApiError } from "../errors/api-error.ts";
+import { ApiError, EndedCredential } from "../errors/api-error.ts";
 import { apiKeyDigest, isOperatorKey, isScopedToken, scopedTokenDigest, shownPartOf } from "./api-key.ts";
 import { digestOfOperatorKey } from "./operator-key.ts";
 import { OPERATOR, type Principal } from "./principal.ts";
-import { findPrincipal, findTokenPrincipal, noteTokenUse, noteUse } from "./store.ts";
+import {
+  findEndedKey,
+  findEndedToken,
+  findPrincipal,
+  findTokenPrincipal,
+  noteTokenUse,
+  noteUse,
+} from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
 /** How long an accepted key is cached. A revoked key must stop working everywhere within five seconds. */
@@ -37,7 +44,7 @@ export class Authenticator {
     const principal = await this.#find(key);
     if (!principal) {
       this.#remembered.delete(name);
-      throw new ApiError("unauthenticated", "Authorization: the API key is unknown, revoked or expired");
+      throw await this.#refusal(key);
     }
     // Without the note only lists are older; the request does not wait for it.
     void this.#noteUse(principal, key).catch(() => {});
@@ -54,6 +61,15 @@ export class Authenticator {
     return await (isScopedToken(credential)
       ? findTokenPrincipal(this.#db, scopedTokenDigest(this.#pepper, credential))
       : findPrincipal(this.#db, apiKeyDigest(this.#pepper, credential)));
+  }
+
+  /** The same answer for a credential that has ended and for one that never was. */
+  async #refusal(credential: string): Promise<ApiError> {
+    const message = "Authorization: the API key is unknown, revoked or expired";
+    const ended = isScopedToken(credential)
+      ? await findEndedToken(this.#db, scopedTokenDigest(this.#pepper, credential))
+      : await findEndedKey(this.#db, apiKeyDigest(this.#pepper, credential));
+    return ended ? new EndedCredential(message, ended) : new ApiError("unauthenticated", message);
   }
 
   async #noteUse({ kind, credentialId: id }: Principal, credential: string): Promise<void> {

@@ -67,6 +67,26 @@ export async function findTokenPrincipal(db: Queries, digest: Buffer): Promise<P
   );
 }
 
+/** The key of a digest, whether or not it has ended. */
+export async function findEndedKey(db: Queries, digest: Buffer) {
+  const row = await db
+    .selectFrom("api_keys")
+    .select(["id", "org_id"])
+    .where("digest", "=", digest)
+    .executeTakeFirst();
+  return row && { kind: "api_key" as const, id: row.id, orgId: row.org_id };
+}
+
+/** The scoped token of a digest, whether or not it has ended. */
+export async function findEndedToken(db: Queries, digest: Buffer) {
+  const row = await db
+    .selectFrom("session_tokens")
+    .select("org_id")
+    .where("digest", "=", digest)
+    .executeTakeFirst();
+  return row && { kind: "scoped_token" as const, id: digest.toString("hex"), orgId: row.org_id };
+}
+
 /** Those of the tokens, by hash, that are neither revoked nor expired, and whose session has not ended. */
 export async function listValidTokens(db: Queries, hashes: string[]): Promise<string[]> {
   const rows = await db

@@ -1,4 +1,4 @@
-/** The audit log: one entry per command, as `command_capture` says. */
+/** Entries of commands, as `command_capture` says, and how the log is read. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -7,7 +7,8 @@ import { silentLog } from "../../test-support/database.ts";
 import { openPty, streamOf } from "../../test-support/terminal-client.ts";
 import { openDatabase } from "../db/pool.ts";
 import { CommandLog } from "./command-log.ts";
-import { deleteOldEntries } from "./store.ts";
+import { auditKeyOf } from "./entry.ts";
+import { EntryQueue } from "./entry-queue.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -28,10 +29,10 @@ interface Entry {
   [field: string]: unknown;
 }
 const page = async (query: string, ask: Ask = {}) => (await control.ask(`GET /v1/audit?${query}`, ask)).body;
-/** Entries of the session, oldest first, once there are so many and none is pending. */
+/** Entries of the session's commands, oldest first, once there are so many and none is pending. */
 async function entriesOf(id: string, count: number): Promise<Entry[]> {
   return await eventually(async () => {
-    const { entries } = await page(`session_id=${id}`);
+    const { entries } = await page(`session_id=${id}&action=session.exec`);
     expect(entries.filter(({ outcome }: Entry) => outcome !== "pending")).toHaveLength(count);
     return entries.toReversed();
   });
@@ -128,7 +129,7 @@ test("a command that runs is pending, and completed once it ends", async () => {
   };
   const ran = control.exec(id);
   await eventually(async () => {
-    const { entries } = await page(`session_id=${id}`);
+    const { entries } = await page(`session_id=${id}&action=session.exec`);
     expect(entries).toMatchObject([{ outcome: "pending", meta: { kind: "exec", executable: "true" } }]);
     expect(entries[0].meta).not.toHaveProperty("exit_code");
   });
@@ -180,7 +181,9 @@ test("only the entry that the database refuses is left out", async () => {
   const said: unknown[] = [];
   const log = Object.assign(Object.create(silentLog), { warn: (...words: unknown[]) => said.push(words) });
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-  const commandLog = new CommandLog({ db, pepper: Buffer.from("p"), log });
+  const auditQueue = new EntryQueue({ db, log });
+  const pepper = Buffer.from("p");
+  const commandLog = new CommandLog({ auditQueue, auditKey: auditKeyOf(pepper), pepper });
   const by = {
     orgId: rows[0].org_id,
     actor: { kind: "api_key" as const, id: "key_x" },
@@ -191,10 +194,10 @@ test("only the entry that the database refuses is left out", async () => {
     commandLog.started({ session: rows[0], by, kind: "exec", argv, secrets: [] });
   const first = start("c0");
   for (const word of ["c1", "\ud800 hunter2", "c2", "c3", "\0", "c4"]) start(word).ended({});
-  await commandLog.flush();
+  await auditQueue.flush();
   first.ended({ exit_code: 3 });
   start("c5").ended({});
-  await commandLog.flush();
+  await auditQueue.flush();
   await db.destroy();
   const entries = await entriesOf(id, 6);
   expect(entries.map(({ meta }) => meta.command)).toEqual([["c0"], ["c1"], ["c2"], ["c3"], ["c4"], ["c5"]]);
@@ -222,7 +225,7 @@ describe("GET /v1/audit", () => {
     const seen: string[] = [];
     let cursor = "";
     for (let pages = 0; pages < 3; pages++) {
-      const body = await page(`session_id=${id}&limit=2${cursor && `&cursor=${cursor}`}`);
+      const body = await page(`action=session.exec&session_id=${id}&limit=2${cursor && `&cursor=${cursor}`}`);
       seen.push(...body.entries.map((entry: Entry) => entry.id));
       expect(body.next_cursor === undefined).toBe(pages === 2);
       cursor = body.next_cursor;
@@ -233,12 +236,14 @@ describe("GET /v1/audit", () => {
 
   test("since counts its instant in, until does not", async () => {
     const [newest, , middle] = entries;
-    const since = await page(`session_id=${id}&since=${middle?.at}`);
+    const since = await page(`action=session.exec&session_id=${id}&since=${middle?.at}`);
     expect(since.entries.map((entry: Entry) => entry.id)).toEqual(
       entries.slice(0, 3).map((entry) => entry.id),
     );
-    expect(await page(`session_id=${id}&since=${middle?.at.toLowerCase()}`)).toEqual(since);
-    const until = await page(`session_id=${id}&since=${middle?.at}&until=${newest?.at}`);
+    expect(await page(`action=session.exec&session_id=${id}&since=${middle?.at.toLowerCase()}`)).toEqual(
+      since,
+    );
+    const until = await page(`action=session.exec&session_id=${id}&since=${middle?.at}&until=${newest?.at}`);
     expect(until.entries.map((entry: Entry) => entry.id)).toEqual(
       entries.slice(1, 3).map((entry) => entry.id),
     );
@@ -261,7 +266,10 @@ describe("GET /v1/audit", () => {
   );
 
   test("is the organisation's own, and closed to a key of one project", async () => {
-    expect((await page("", { key: await control.addKey() })).entries).toEqual([]);
+    const theirs = await control.addKey();
+    expect((await page("", { key: theirs })).entries).toEqual([]);
+    await control.ask("POST /v1/projects", { key: theirs, body: { name: "theirs" } });
+    expect((await page("", { key: theirs })).entries).toMatchObject([{ action: "project.create" }]);
     const { rows } = await control.sql.query("select id, org_id from projects limit 1");
     const scoped = await control.addKey({ orgId: rows[0].org_id, scopedProjectId: rows[0].id });
     const answer = await control.ask("GET /v1/audit", { key: scoped });
@@ -280,25 +288,13 @@ test("entries of one instant are in the order of writing, also across pages", as
   );
   const newestFirst = written.toReversed();
   const commandsOf = (entries: Entry[]) => entries.map(({ meta }) => meta.executable);
-  expect(commandsOf((await page(`session_id=${id}`)).entries)).toEqual(newestFirst);
+  expect(commandsOf((await page(`session_id=${id}&action=session.exec`)).entries)).toEqual(newestFirst);
   const paged: unknown[] = [];
   let cursor = "";
   do {
-    const body = await page(`session_id=${id}&limit=2${cursor}`);
+    const body = await page(`action=session.exec&session_id=${id}&limit=2${cursor}`);
     paged.push(...commandsOf(body.entries));
     cursor = body.next_cursor && `&cursor=${body.next_cursor}`;
   } while (cursor);
   expect(paged).toEqual(newestFirst);
-});
-
-test("entries are kept for 90 days", async () => {
-  const id = await control.createLive();
-  await control.exec(id, ["old"]);
-  await control.exec(id, ["young"]);
-  const [old] = await entriesOf(id, 2);
-  await control.sql.query("update audit_log set at = now() - interval '91 days' where id = $1", [old?.id]);
-  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-  await deleteOldEntries(db);
-  await db.destroy();
-  expect((await entriesOf(id, 1))[0]?.meta.executable).toBe("young");
 });

@@ -4,10 +4,11 @@ import { instant } from "@vivarium/contract/api/wire-types";
 import type { z } from "zod";
 import type { Principal } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { ApiError } from "../errors/api-error.ts";
 import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery, queryText } from "../http/query.ts";
-import { type AuditRow, listEntries } from "./store.ts";
+import { requireAuditReader } from "./readers.ts";
+import { toEntry } from "./record.ts";
+import { listEntries } from "./store.ts";
 
 const time = instant("must be an RFC 3339 timestamp, given once")
   .transform((text) => new Date(text))
@@ -16,7 +17,9 @@ const time = instant("must be an RFC 3339 timestamp, given once")
 export const AuditQuery = PageQuery.extend({
   since: time,
   until: time,
+  actor: queryText().optional(),
   action: queryText().optional(),
+  target: queryText().optional(),
   session_id: queryText().optional(),
 });
 
@@ -26,31 +29,13 @@ export async function listAudit(
   principal: Principal,
   query: z.output<typeof AuditQuery>,
 ): Promise<{ entries: AuditEntry[]; nextCursor?: string }> {
-  if (principal.scopedProjectId !== null) {
-    throw new ApiError("forbidden", "the audit log is the organisation's; this key is bound to one project");
-  }
-  const { since, until, action, session_id: sessionId } = query;
-  const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
-  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, AUDIT_ID_PATTERN);
+  requireAuditReader(principal);
+  const { session_id: sessionId, cursor, limit: asked, ...filter } = query;
+  const limit = Math.min(asked ?? LIMITS.pageDefault, LIMITS.pageMax);
+  const after = cursor === undefined ? undefined : decodeCursor(cursor, AUDIT_ID_PATTERN);
   // An id of the wrong form matches nothing.
   if (sessionId !== undefined && !SESSION_ID_PATTERN.test(sessionId)) return { entries: [] };
-  const filter = { since, until, action, sessionId, after, limit: limit + 1 };
-  const rows = await listEntries(db, principal.orgId, filter);
+  const rows = await listEntries(db, principal.orgId, { ...filter, sessionId, after, limit: limit + 1 });
   const { page, ...next } = pageOf(rows, limit, (row) => row);
   return { entries: page.map(toEntry), ...next };
-}
-
-function toEntry(row: AuditRow): AuditEntry {
-  return {
-    id: row.id,
-    at: row.at.toISOString(),
-    actor: { kind: row.actor_kind, id: row.actor_id },
-    action: row.action,
-    target: row.target,
-    outcome: row.outcome,
-    ...(row.code !== null && { code: row.code }),
-    request_id: row.request_id,
-    ip: row.ip,
-    meta: row.meta as AuditEntry["meta"],
-  };
 }

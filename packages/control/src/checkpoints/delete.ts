@@ -1,6 +1,8 @@
 import { CHECKPOINT_ID_PATTERN } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { releaseOrigin } from "../moves/release-origin.ts";
@@ -9,9 +11,9 @@ import { removeCheckpoint } from "./store.ts";
 
 /** Deletes a checkpoint. Sessions that were started from it, or restored to it, are not affected. */
 export async function deleteCheckpoint(
-  deps: Pick<MoveDeps, "db" | "nodes" | "log">,
+  deps: Pick<MoveDeps, "db" | "nodes" | "auditKey" | "log">,
   scope: Scope,
-  id: string,
+  { id, by }: { id: string; by: Caller },
 ): Promise<void> {
   if (!CHECKPOINT_ID_PATTERN.test(id)) throw checkpointNotFound();
   await deps.db.transaction().execute(async (tx) => {
@@ -20,6 +22,7 @@ export async function deleteCheckpoint(
     const { size_bytes } = gone;
     const session = { ...gone, id: gone.session_id };
     await appendEvent(tx, eventOf(session, "checkpoint.deleted", { checkpoint_id: id, size_bytes }));
+    await appendEntry(deps, tx, { by, action: "checkpoint.delete", target: id, sessionId: session.id });
   });
   crashPoint("checkpoint_delete.commit");
   await releaseOrigin(deps, id);

@@ -37,6 +37,33 @@ create table attachments (
 CREATE INDEX attachments_lease ON public.attachments USING btree (lease_until);
 CREATE INDEX attachments_session ON public.attachments USING btree (session_id, incarnation);
 
+create table audit_heads (
+  org_id text not null,
+  seq bigint not null,
+  hash bytea not null,
+  at timestamp(3) with time zone not null,
+  anchor_seq bigint not null,
+  anchor_hash bytea not null,
+  anchor_at timestamp(3) with time zone not null,
+  unsealed_until bigint not null,
+  seal bytea not null,
+  constraint audit_heads_pkey PRIMARY KEY (org_id)
+);
+
+create table audit_links (
+  org_id text not null,
+  seq bigint not null,
+  entry_id text not null,
+  kind text not null,
+  linked_at timestamp(3) with time zone not null,
+  digest bytea not null,
+  hash bytea not null,
+  seal bytea not null,
+  constraint audit_links_kind_check CHECK ((kind = ANY (ARRAY['entry'::text, 'start'::text, 'end'::text]))),
+  constraint audit_links_pkey PRIMARY KEY (org_id, seq)
+);
+CREATE INDEX audit_links_entry ON public.audit_links USING btree (entry_id);
+
 create table audit_log (
   seq bigint not null,
   id text not null,
@@ -52,14 +79,22 @@ create table audit_log (
   request_id text not null,
   ip text not null,
   meta jsonb not null,
+  seal bytea,
+  linked text not null default 'no'::text,
+  written_at timestamp(3) with time zone not null default now(),
   constraint audit_log_id_check CHECK ((id ~ '^aud_[a-z0-9]{21}$'::text)),
   constraint audit_log_id_key UNIQUE (id),
-  constraint audit_log_outcome_check CHECK ((outcome = ANY (ARRAY['pending'::text, 'ok'::text, 'error'::text]))),
+  constraint audit_log_linked_check CHECK ((linked = ANY (ARRAY['no'::text, 'start'::text, 'whole'::text, 'refused'::text]))),
+  constraint audit_log_outcome_check CHECK ((outcome = ANY (ARRAY['pending'::text, 'ok'::text, 'error'::text, 'denied'::text]))),
   constraint audit_log_pkey PRIMARY KEY (seq)
 );
+CREATE INDEX audit_log_actor ON public.audit_log USING btree (org_id, actor_id, at DESC, seq DESC);
 CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
 CREATE INDEX audit_log_org ON public.audit_log USING btree (org_id, at DESC, seq DESC);
+CREATE INDEX audit_log_org_seq ON public.audit_log USING btree (org_id, seq);
 CREATE INDEX audit_log_session ON public.audit_log USING btree (session_id, at DESC, seq DESC) WHERE (session_id IS NOT NULL);
+CREATE INDEX audit_log_target ON public.audit_log USING btree (org_id, target, at DESC, seq DESC);
+CREATE INDEX audit_log_unlinked ON public.audit_log USING btree (seq) WHERE ((linked = 'no'::text) OR ((linked = 'start'::text) AND (outcome <> 'pending'::text)));
 
 create table checkpoints (
   id text not null,

@@ -23,6 +23,8 @@ export interface Tables {
   snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
+  audit_links: AuditLinkTable;
+  audit_heads: AuditHeadTable;
   egress_usage: EgressUsageTable;
   egress_log: EgressLogTable;
   node_reports: { node_id: string; cursor: string };
@@ -254,11 +256,37 @@ export interface AuditLogTable {
   actor_id: string;
   action: string;
   target: string;
-  outcome: "pending" | "ok" | "error";
+  outcome: "pending" | "ok" | "error" | "denied";
   code: string | null;
   request_id: string;
   ip: string;
   meta: Json<Record<string, unknown>>;
+  seal: Buffer | null;
+  linked: Generated<"no" | "start" | "whole" | "refused">;
+  written_at: Generated<Date>;
+}
+
+export interface AuditLinkTable {
+  org_id: string;
+  seq: number;
+  entry_id: string;
+  kind: "entry" | "start" | "end";
+  linked_at: Date;
+  digest: Buffer;
+  hash: Buffer;
+  seal: Buffer;
+}
+
+export interface AuditHeadTable {
+  org_id: string;
+  seq: number;
+  hash: Buffer;
+  at: Date;
+  anchor_seq: number;
+  anchor_hash: Buffer;
+  anchor_at: Date;
+  unsealed_until: number;
+  seal: Buffer;
 }
 
 interface IdempotencyKeyTable {

@@ -1,6 +1,8 @@
 /** Reads and sets a session's daily egress cap. The next tick of the sweep applies it to the machine. */
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import { getReadable, getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -11,11 +13,16 @@ import { todayUsage } from "./usage-store.ts";
 export async function setCap(
   deps: EgressDeps,
   scope: Scope,
-  { id, patch }: { id: string; patch: SessionPatch },
+  { id, patch, by }: { id: string; patch: SessionPatch; by: Caller },
 ): Promise<EgressCap> {
   const session = await getSession(deps.db, scope, id);
   const change = { capBytes: patch.egress_cap_bytes || null, wakeOnHttp: patch.wake_on_http ?? undefined };
-  const saved = await saveCap(deps.db, session, change);
+  const saved = await deps.db.transaction().execute(async (tx) => {
+    const row = await saveCap(tx, session, change);
+    const meta = { egress_cap_bytes: row?.egress_cap_bytes, wake_on_http: row?.wake_on_http };
+    if (row) await appendEntry(deps, tx, { by, action: "session.update", target: id, sessionId: id, meta });
+    return row;
+  });
   if (!saved) throw notUsable(await getSession(deps.db, scope, id));
   deps.signals.moved(id);
   // Sends the new `wake_on_http` to the gateway. If the node is away, the sweep does it.

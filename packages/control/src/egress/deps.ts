@@ -1,5 +1,6 @@
 /** Dependencies of the egress functions. */
 import type { Log } from "@vivarium/kit/log";
+import type { AuditDeps } from "../audit/append.ts";
 import type { Database } from "../db/pool.ts";
 import type { Activity } from "../deadlines/activity.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -8,7 +9,7 @@ import type { OwnHosts } from "./entry.ts";
 import type { EgressCaps } from "./org-cap.ts";
 import type { NetworkReports } from "./reports.ts";
 
-export interface EgressDeps {
+export interface EgressDeps extends AuditDeps {
   db: Database;
   nodes: NodeClient;
   signals: SessionSignals;

@@ -1,7 +1,9 @@
 /** The daily egress cap of all sessions of an organisation. */
 import type { OrgEgressCap } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
+import { appendEntry } from "../audit/append.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { EgressDeps } from "./deps.ts";
@@ -18,15 +20,16 @@ export interface EgressCaps {
 }
 
 type OrgCapDeps = Pick<EgressDeps, "db" | "egressCaps">;
+type SetDeps = OrgCapDeps & Pick<EgressDeps, "auditKey">;
 
 /**
  * Sets the daily cap in bytes; 0: no cap, null: the operator's default. Keys have no roles, so every key that is not
  * bound to a project may set it.
  */
 export async function setOrgCap(
-  { db, egressCaps }: OrgCapDeps,
+  deps: SetDeps,
   principal: Principal,
-  capBytes: number | null,
+  { capBytes, by }: { capBytes: number | null; by: Caller },
 ): Promise<OrgEgressCap> {
   if (principal.scopedProjectId !== null) {
     throw new ApiError(
@@ -34,12 +37,15 @@ export async function setOrgCap(
       "this API key is bound to a project; the organisation's cap is set with a key of the whole organisation",
     );
   }
+  const { db, egressCaps } = deps;
   checkBound(egressCaps, capBytes);
   return await db.transaction().execute(async (tx) => {
     await lockOrg(tx, principal.orgId);
     await saveOrgCap(tx, principal.orgId, capBytes);
     // Updated in the same transaction, so that the new cap refuses or admits sessions from now on.
     await updateOrgMark(tx, egressCaps, principal.orgId);
+    const meta = { egress_cap_bytes: capBytes };
+    await appendEntry(deps, tx, { by, action: "org.set_egress_cap", target: principal.orgId, meta });
     return await readOrgCap(tx, egressCaps, principal.orgId);
   });
 }

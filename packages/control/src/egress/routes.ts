@@ -8,6 +8,7 @@ import {
   SessionEgress,
   SessionPatch,
 } from "@vivarium/contract/api";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -68,8 +69,9 @@ function addPolicyRoutes(server: Server, deps: EgressDeps): void {
   };
   server.post("/v1/sessions/:id/egress", { schema: set }, async (request) => {
     const { id } = request.params;
-    const input = { id, policy: request.body };
-    return { session_id: id, ...(await setPolicy(deps, scopeOf(principalOf(request)), input)) };
+    const principal = principalOf(request);
+    const input = { id, policy: request.body, by: callerOf(principal, request) };
+    return { session_id: id, ...(await setPolicy(deps, scopeOf(principal), input)) };
   });
 }
 
@@ -83,8 +85,9 @@ function addCapRoutes(server: Server, deps: EgressDeps): void {
     response: { 200: EgressCap, ...errorAnswers(...OF_CHANGES) },
   };
   server.patch("/v1/sessions/:id", { schema: set }, async (request) => {
-    const input = { id: request.params.id, patch: request.body };
-    return await setCap(deps, scopeOf(principalOf(request)), input);
+    const principal = principalOf(request);
+    const input = { id: request.params.id, patch: request.body, by: callerOf(principal, request) };
+    return await setCap(deps, scopeOf(principal), input);
   });
   const read = {
     operationId: "getEgressCap",
@@ -98,7 +101,8 @@ function addCapRoutes(server: Server, deps: EgressDeps): void {
   );
 }
 
-function addOrgCapRoutes(server: Server, { db, egressCaps }: EgressDeps): void {
+function addOrgCapRoutes(server: Server, deps: EgressDeps): void {
+  const { db, egressCaps } = deps;
   const read = {
     operationId: "getOrgEgressCap",
     summary: "Read the organisation's daily egress cap and what its sessions sent today",
@@ -115,7 +119,9 @@ function addOrgCapRoutes(server: Server, { db, egressCaps }: EgressDeps): void {
     body: OrgEgressCapPut,
     response: { 200: OrgEgressCap, ...errorAnswers("forbidden") },
   };
-  server.put("/v1/org/egress-cap", { schema: set }, async (request) =>
-    setOrgCap({ db, egressCaps }, principalOf(request), request.body.cap_bytes),
-  );
+  server.put("/v1/org/egress-cap", { schema: set }, async (request) => {
+    const principal = principalOf(request);
+    const input = { capBytes: request.body.cap_bytes, by: callerOf(principal, request) };
+    return await setOrgCap(deps, principal, input);
+  });
 }

@@ -1,6 +1,8 @@
 /** Replaces a session's egress policy. It is in force when the call answers, or before a paused guest runs again. */
 import type { EgressPolicy } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
@@ -17,7 +19,7 @@ import { currentLimit } from "./prepare.ts";
 export async function setPolicy(
   deps: EgressDeps,
   scope: Scope,
-  { id, policy }: { id: string; policy: EgressPolicy },
+  { id, policy, by }: { id: string; policy: EgressPolicy; by: Caller },
 ): Promise<StoredPolicy> {
   const egress = normalPolicy(policy, deps.ownHosts, "allow");
   let stored: SessionRow | undefined;
@@ -26,16 +28,26 @@ export async function setPolicy(
     if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
     if (isNetworkFixed(session.op)) return BUSY;
     // Stored once. A later write by another call wins, as if this call had ended before it.
-    stored ??= await store(deps, session, egress);
+    stored ??= await store(deps, session, { egress, by });
     if (!stored) return BUSY;
     const desired = stored.network_generation > session.network_generation ? stored : session;
     return (await tryApply(deps, desired)) ? egress : BUSY;
   });
 }
 
-async function store(deps: EgressDeps, session: SessionRow, egress: StoredPolicy) {
+async function store(
+  deps: EgressDeps,
+  session: SessionRow,
+  { egress, by }: { egress: StoredPolicy; by: Caller },
+): Promise<SessionRow | undefined> {
   const limitBytes = session.state === "live" ? await currentLimit(deps.db, session) : undefined;
-  const row = await saveDesiredNetwork(deps.db, session, { egress, limitBytes });
+  const row = await deps.db.transaction().execute(async (tx) => {
+    const saved = await saveDesiredNetwork(tx, session, { egress, limitBytes });
+    const meta = { mode: egress.mode, allowed: egress.allow.length };
+    const entry = { by, action: "egress.set", target: session.id, sessionId: session.id, meta } as const;
+    if (saved) await appendEntry(deps, tx, entry);
+    return saved;
+  });
   if (row) deps.signals.moved(session.id);
   return row;
 }

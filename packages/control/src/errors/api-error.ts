@@ -18,6 +18,16 @@ export class ApiError extends Error {
   }
 }
 
+/** The credential was one of the service, and has ended: the audit log of its organisation names it. */
+export class EndedCredential extends ApiError {
+  readonly credential: { kind: "api_key" | "scoped_token"; id: string; orgId: string };
+
+  constructor(message: string, credential: EndedCredential["credential"]) {
+    super("unauthenticated", message);
+    this.credential = credential;
+  }
+}
+
 /** Has one message for foreign, destroyed and unknown ids, so that a caller cannot distinguish them. */
 export class SessionNotFound extends ApiError {
   constructor() {

@@ -1,5 +1,6 @@
 import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import { auditDeniedItem } from "../audit/answers.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { ExecDeps } from "./deps.ts";
@@ -27,6 +28,7 @@ export async function execBatch(
         sessions.push(session);
         return { session_id: sessionId, ...result };
       } catch (error) {
+        auditDeniedItem(deps, error, { by: exec.by, operation: "execBatch", sessionId });
         return { session_id: sessionId, ...errorBody(error) };
       }
     }),

@@ -1,7 +1,7 @@
 /** Runs a command to its end, and answers with its output. */
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
-import type { Caller } from "../audit/caller.ts";
 import { mayStillRun } from "../guest/explain-break.ts";
 import { leaseSession } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";

@@ -2,8 +2,8 @@
 import { LIMITS } from "@vivarium/contract/api";
 import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
-import type { Caller } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";

@@ -2,8 +2,8 @@
 import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
+import { type Caller, callerOf } from "../access/caller.ts";
 import { type Scope, scopeOf } from "../access/principal.ts";
-import { type Caller, callerOf } from "../audit/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { requireOwnSessions } from "../http/capabilities.ts";
 import { errorAnswers } from "../http/error-answers.ts";

@@ -4,6 +4,13 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
 
+declare module "fastify" {
+  interface FastifyRequest {
+    /** The error that the request was answered with. */
+    refusal: ApiError | null;
+  }
+}
+
 const INTERNAL_MESSAGE =
   "internal error: the request failed unexpectedly; the server log has it under its X-Request-Id";
 const CUT_SHORT = "request body: the connection was closed before its end";
@@ -22,6 +29,7 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
   else if (errorRow(apiError.code).status >= 500) {
     request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
   }
+  request.refusal = apiError;
   const rendered = renderedError(apiError);
   if (rendered.retryAfterS !== undefined) void reply.header("retry-after", String(rendered.retryAfterS));
   void reply.status(rendered.status).header("content-type", "application/json; charset=utf-8");

@@ -70,6 +70,7 @@ export async function createServer(deps: ServerDeps) {
   server.setValidatorCompiler(compileValidator);
   // Records are built to their schema by typed code: checking them again would double the cost of a read.
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
+  server.decorateRequest("refusal", null);
   server.setErrorHandler(renderError);
   takeTurns(server);
   server.addHook("onRequest", async (request, reply) => addCommonHeaders(request, reply));

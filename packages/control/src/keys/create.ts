@@ -3,9 +3,11 @@ import { type ApiKeyCreate, type ApiKeyCreated, ID_PREFIXES, LIMITS } from "@viv
 import { randomId } from "@vivarium/kit/id";
 import type { z } from "zod";
 import { apiKeyDigest, newApiKey, shownPartOf } from "../access/api-key.ts";
+import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
 import { resolveBinding } from "../access/resolve-project.ts";
 import { findOwnExpiry, lockOrg } from "../access/store.ts";
+import { appendEntry } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
@@ -17,17 +19,18 @@ type Body = z.output<typeof ApiKeyCreate>;
 
 /** Returns the record with the key, which is shown this once. */
 export async function createKey(
-  { db, pepper }: Pick<KeyDeps, "db" | "pepper">,
+  deps: Pick<KeyDeps, "db" | "pepper" | "auditKey">,
   principal: Principal,
-  body: Body,
+  { body, by }: { body: Body; by: Caller },
 ): Promise<ApiKeyCreated> {
+  const { db, pepper } = deps;
   const key = newApiKey();
   const row = await db.transaction().execute(async (tx) => {
     // The organisation's row is locked, so that keys are counted by one create at a time.
     await lockOrg(tx, principal.orgId);
     if ((await countKeys(tx, principal.orgId)) >= LIMITS.keysPerOrg)
       throw new ApiError("conflict", `the organisation has ${LIMITS.keysPerOrg} keys: revoke one first`);
-    return await insertKey(tx, {
+    const made = await insertKey(tx, {
       id: ID_PREFIXES.apiKey + randomId(),
       org_id: principal.orgId,
       name: body.name,
@@ -39,6 +42,10 @@ export async function createKey(
       concurrent_sessions: ceilingOf(principal, body),
       expires_at: await expiryOf(tx, principal, body),
     });
+    const { name, role, project_id, expires_at } = toKeyRecord(made);
+    const meta = { name, role, project_id, expires_at };
+    await appendEntry(deps, tx, { by, action: "key.create", target: made.id, meta });
+    return made;
   });
   return { ...toKeyRecord(row), key };
 }

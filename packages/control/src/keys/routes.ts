@@ -1,6 +1,7 @@
 /** Routes of API keys. */
 import { ApiKeyCreate, ApiKeyCreated, ApiKeyList } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { principalOf } from "../http/authenticate.ts";
@@ -38,7 +39,9 @@ export function addKeyRoutes(server: Server, deps: KeyDeps): void {
       preValidation: async (request) => checkProjectOfBody(principalOf(request), request.body),
     },
     async (request, reply) => {
-      const created = await createKey(deps, principalOf(request), request.body);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const created = await createKey(deps, principal, { body: request.body, by });
       return reply.status(201).header("cache-control", "no-store").send(created);
     },
   );
@@ -54,7 +57,9 @@ export function addKeyRoutes(server: Server, deps: KeyDeps): void {
   };
   server.delete("/v1/api-keys/:kid", { schema: revoke }, async (request, reply) => {
     const own = request.openRequest;
-    await revokeKey(deps, principalOf(request), { id: request.params.kid, own });
+    const principal = principalOf(request);
+    const by = callerOf(principal, request);
+    await revokeKey(deps, principal, { id: request.params.kid, own, by });
     return await reply.status(204).send();
   });
 }

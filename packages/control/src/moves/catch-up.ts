@@ -19,18 +19,19 @@ type IsNewer = (session: SessionRow, machine: MachineStatus) => boolean;
  * row is outdated too, and ends.
  */
 export async function catchUpWithMachine(
-  { db, signals, log }: Pick<MoveDeps, "db" | "signals" | "log">,
+  deps: Pick<MoveDeps, "db" | "signals" | "auditKey" | "log">,
   session: SessionRow,
   machines: readonly MachineStatus[],
   isNewer?: IsNewer,
 ): Promise<boolean> {
+  const { signals, log } = deps;
   // The caller of such a run is gone. The run's lease ends its session.
   if (session.origin === "run") return false;
   const machine = newerMachine(session, machines, isNewer);
   if (!machine) return false;
   const move = decideCatchUp(session, "machine_found", incarnationOf(machine.machine_id));
   if (!move) return false;
-  const row = await saveMove(db, session.id, move, {
+  const row = await saveMove(deps, session, move, {
     ...operationOf(session),
     machine,
     foundGeneration: machine.network_generation ?? 0,
@@ -80,7 +81,7 @@ export function isNewerThanRow(
 
 /** Moves the row forward to the session's newest snapshot, if that is newer. Returns the moved row; else undefined. */
 export async function catchUpWithSavedState(
-  { db, log }: Pick<MoveDeps, "db" | "log">,
+  { db, auditKey, log }: Pick<MoveDeps, "db" | "auditKey" | "log">,
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
 ): Promise<SessionRow | undefined> {
@@ -88,7 +89,7 @@ export async function catchUpWithSavedState(
   const move = saved && decideCatchUp(session, "saved_state_found", saved.incarnation);
   if (!move) return undefined;
   const row = await db.transaction().execute(async (tx) => {
-    const moved = await saveMove(tx, session.id, move, {
+    const moved = await saveMove({ db: tx, auditKey }, session, move, {
       ...operationOf(session),
       snapshot: { id: saved.snapshot_id, bytes: saved.bytes },
       // The scheduled wake in the row is outdated: the session was woken since.

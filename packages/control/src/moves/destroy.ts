@@ -1,6 +1,7 @@
 /** Ends a session for good: the row first, so that the session is unreachable at once, then the machine. */
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import { decide, isActive } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
@@ -12,6 +13,8 @@ type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "
 interface DestroyOptions {
   event?: DestroyEvent;
   endReason?: EndReason;
+  /** The caller that asked for it; absent: the service itself. */
+  by?: Caller;
   /** If a machine may be running, its deletion is retried for up to 5 s while the node is away. */
   isNodeAwaited?: boolean;
 }
@@ -20,9 +23,9 @@ const ATTEMPTS = 10;
 export async function destroySession(
   deps: MoveDeps,
   session: SessionRow,
-  { event = "destroy", endReason, isNodeAwaited }: DestroyOptions = {},
+  { event = "destroy", endReason, by, isNodeAwaited }: DestroyOptions = {},
 ): Promise<void> {
-  const { ended, before } = await moveToEnd(deps, session, event, endReason);
+  const { ended, before } = await moveToEnd(deps, session, { event, endReason, by });
   crashPoint("destroy.commit");
   deps.provisioner.cancel(session.id);
   deps.operations.cancel(session.id);
@@ -37,18 +40,17 @@ export async function destroySession(
  * Race: the session may move before the write (a create that completes). Then the move is decided again.
  */
 async function moveToEnd(
-  { db }: MoveDeps,
+  deps: MoveDeps,
   session: SessionRow,
-  event: DestroyEvent,
-  endReason: EndReason | undefined,
+  { event, endReason, by }: { event: DestroyEvent; endReason?: EndReason; by?: Caller },
 ): Promise<{ ended: SessionRow; before: SessionRow }> {
   let current: SessionRow | undefined = session;
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
     if (!move) throw new SessionNotFound();
-    const saved = await saveMove(db, session.id, move, { preempts: true });
+    const saved = await saveMove(deps, session, move, { preempts: true, by });
     if (saved) return { ended: saved, before: current };
-    current = await findSessionById(db, session.id);
+    current = await findSessionById(deps.db, session.id);
   }
   if (!current) throw new SessionNotFound();
   throw new ApiError("session_not_live", "the session keeps moving; try again");

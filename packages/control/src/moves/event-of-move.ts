@@ -1,9 +1,9 @@
 /** The event that a move of a session emits. Pure. */
-import type { EventType, SessionState } from "@vivarium/contract/api";
+import type { MOVE_ACTIONS, SessionState } from "@vivarium/contract/api";
 import { isCreating, type Move } from "../sessions/state.ts";
 
 interface MoveEvent {
-  type: EventType;
+  type: keyof typeof MOVE_ACTIONS;
   data: Record<string, unknown>;
 }
 
@@ -13,7 +13,7 @@ interface Facts {
   restoredFrom?: string;
 }
 
-const ENDS: Partial<Record<SessionState, EventType>> = {
+const ENDS: Partial<Record<SessionState, MoveEvent["type"]>> = {
   lifetime_expired: "session.lifetime_expired",
   node_lost: "session.node_lost",
   failed: "session.failed",
@@ -37,7 +37,7 @@ export function eventOfMove(move: Move, { statusReason, restoredFrom }: Facts = 
   return { type, data: { state, ...(type !== "session.live" && { reason: event }), ...restored } };
 }
 
-function typeOfStart({ from, state, incarnation, event }: Move): EventType | undefined {
+function typeOfStart({ from, state, incarnation, event }: Move): MoveEvent["type"] | undefined {
   if (event === "restore") return "session.restored";
   if (event === "recover") return "session.recovered";
   if (state === "paused") return from.state === "paused" ? undefined : "session.paused";

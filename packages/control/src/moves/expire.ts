@@ -26,7 +26,7 @@ export async function readSession(deps: MoveDeps, scope: Scope, id: string): Pro
 /** Marks a paused session as expired. Its saved state is kept, but it cannot wake any more. */
 export async function expirePaused(deps: MoveDeps, session: SessionRow): Promise<void> {
   const details = { statusReason: lifetimeReason(session) };
-  const row = await moveSession(deps.db, session, "max_lifetime", details);
+  const row = await moveSession(deps, session, "max_lifetime", details);
   if (!row) return;
   deps.log.info({ session_id: session.id }, "session expired");
   deps.signals.moved(session.id);

@@ -29,7 +29,7 @@ export interface Paused {
 export async function claimAndPause(
   deps: MoveDeps,
   session: SessionRow,
-  why: Pick<OperationInput, "event" | "wake_at">,
+  why: Pick<OperationInput, "event" | "wake_at" | "by">,
   isStillDue?: (tx: Queries) => Promise<boolean>,
 ): Promise<Paused | typeof BUSY> {
   const input = { snapshot_id: `pau_${randomId()}`, ...why };
@@ -69,8 +69,8 @@ function wasUsedSinceDecision({ activity }: MoveDeps, op: Operation): boolean {
   return eventOf(op) === "idle_timeout" && activity.hasUnflushed(op.session);
 }
 
-async function commit({ db }: MoveDeps, op: Operation, snapshot: SnapshotStatus) {
-  return await commitMove(db, op, eventOf(op), {
+async function commit(deps: MoveDeps, op: Operation, snapshot: SnapshotStatus) {
+  return await commitMove(deps, op, eventOf(op), {
     snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
     wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
     ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
@@ -89,7 +89,7 @@ async function rollBack(deps: MoveDeps, op: Operation): Promise<void> {
 
 /** A session that cannot be paused at the end of its lifetime is destroyed instead. */
 async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
-  const row = await commitMove(deps.db, op, "max_lifetime_pause_failed");
+  const row = await commitMove(deps, op, "max_lifetime_pause_failed");
   if (!row) return;
   deps.log.warn({ session_id: row.id }, "session destroyed: its lifetime is over and it could not be paused");
   await releaseSession(deps, row);

@@ -37,13 +37,13 @@ export async function releaseSession(
 
 /** Marks a session as failed and removes what the node has of it. */
 export async function failSession(
-  deps: Pick<MoveDeps, "db" | "nodes" | "signals" | "log">,
+  deps: Pick<MoveDeps, "db" | "nodes" | "signals" | "auditKey" | "log">,
   session: SessionRow,
   event: "provision_failed" | "machine_lost",
   reason: string,
 ): Promise<void> {
   const statusReason = oneLine(reason, 200);
-  const row = await moveSession(deps.db, session, event, { statusReason });
+  const row = await moveSession(deps, session, event, { statusReason });
   deps.signals.moved(session.id);
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");

@@ -1,6 +1,7 @@
 /** Routes that read, destroy, pause and resume a session. */
 import { END_REASONS, PausedSession, PauseRequest, SessionRecord } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -56,8 +57,10 @@ export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): voi
       },
     },
     async (request, reply) => {
-      const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
-      await destroySession(deps, row, { endReason: request.query.reason, isNodeAwaited: true });
+      const principal = principalOf(request);
+      const row = await getSession(deps.db, scopeOf(principal), request.params.id);
+      const by = callerOf(principal, request);
+      await destroySession(deps, row, { endReason: request.query.reason, by, isNodeAwaited: true });
       return await reply.status(204).send();
     },
   );
@@ -88,8 +91,10 @@ function addPauseRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
       },
     },
     async (request) => {
-      const input = { id: request.params.id, wakeAt: request.body.wake_at };
-      const { session, timings } = await pauseSession(deps, scopeOf(principalOf(request)), input);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { id: request.params.id, wakeAt: request.body.wake_at, by };
+      const { session, timings } = await pauseSession(deps, scopeOf(principal), input);
       return { ...(await recordOf(deps, session)), timing: request.query.timing ? timings : undefined };
     },
   );
@@ -109,7 +114,9 @@ function addPauseRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
       },
     },
     async (request) => {
-      const session = await resumeSession(deps, scopeOf(principalOf(request)), request.params.id);
+      const principal = principalOf(request);
+      const input = { id: request.params.id, by: callerOf(principal, request) };
+      const session = await resumeSession(deps, scopeOf(principal), input);
       return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );

@@ -1,6 +1,9 @@
-/** Moves a session: collects the assignments of all folders that own columns, for one statement of `store.ts`. */
-import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
+/** Moves a session, with its event and its audit entry: collects the assignments of all folders that own columns, for one statement of `store.ts`. */
+import { type CreateTiming, MOVE_ACTIONS, type SessionEvent } from "@vivarium/contract/api";
 import type { MachineStatus } from "@vivarium/contract/node";
+import { type Caller, theSystem } from "../access/caller.ts";
+import type { AuditDeps } from "../audit/append.ts";
+import { newRow } from "../audit/entry.ts";
 import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
@@ -11,6 +14,7 @@ import type { Operation } from "../operations/operations.ts";
 import { secretColumns } from "../secrets/columns.ts";
 import { decide, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { eventOfMove } from "./event-of-move.ts";
 import { updateMachine, writeMove } from "./store.ts";
 
 /** The facts about a started machine that the row keeps. */
@@ -32,12 +36,16 @@ export interface MoveDetails {
   restoredFrom?: string;
   /** Network generation of a machine that this database did not start: its network may differ from the row's. */
   foundGeneration?: number;
+  /** The caller that asked for the move; absent: the service makes it by itself. */
+  by?: Caller;
 }
 
-/** Writes a move and its event. Undefined if the session moved since the decision, or an operation is in flight. */
+type SaveDeps<Db> = AuditDeps & { db: Db };
+
+/** Writes a move. Undefined if the session moved since the decision, or an operation is in flight. */
 export async function saveMove(
-  db: Queries,
-  id: string,
+  deps: SaveDeps<Queries>,
+  session: Pick<SessionRow, "id" | "org_id">,
   move: Move,
   details: MoveDetails = {},
 ): Promise<SessionRow | undefined> {
@@ -49,23 +57,44 @@ export async function saveMove(
     ...secretColumns(move),
     ...(operation && operationColumns(operation)),
   };
-  return await writeMove(db, id, move, details, columns);
+  const event = eventOfMove(move, details);
+  const emitted = event && {
+    event,
+    entry: entryOfMove(deps, session, move, { ...details, type: event.type }),
+  };
+  return await writeMove(deps.db, session.id, move, details, { columns, emitted });
+}
+
+function entryOfMove(
+  { auditKey }: AuditDeps,
+  { id, org_id: orgId }: Pick<SessionRow, "id" | "org_id">,
+  { event, endReason }: Move,
+  { by, type, restoredFrom, wakeAt }: MoveDetails & { type: keyof typeof MOVE_ACTIONS },
+) {
+  const meta = {
+    event,
+    ...(endReason !== undefined && { end_reason: endReason }),
+    ...(restoredFrom !== undefined && { checkpoint_id: restoredFrom }),
+    ...(wakeAt && { wake_at: wakeAt.toISOString() }),
+  };
+  const action = MOVE_ACTIONS[type];
+  return newRow(auditKey, { by: by ?? theSystem(orgId), action, target: id, sessionId: id, meta });
 }
 
 /** Moves the session by an event. Undefined if its state refuses the event, or when `saveMove` is. */
 export async function moveSession(
-  db: Queries,
+  deps: SaveDeps<Queries>,
   session: SessionRow,
   event: SessionEvent,
   details?: MoveDetails,
 ): Promise<SessionRow | undefined> {
   const move = decide(session, event);
-  return move && (await saveMove(db, session.id, move, details));
+  return move && (await saveMove(deps, session, move, details));
 }
 
 /** Moves the session of an operation, and ends the operation or turns it into a `settle`. Retried until stored. */
 export async function commitMove(
-  db: Database,
+  deps: SaveDeps<Database>,
   op: Operation,
   event: SessionEvent,
   { thenSettle, ...details }: Omit<MoveDetails, "operation"> & { thenSettle?: boolean } = {},
@@ -73,7 +102,8 @@ export async function commitMove(
   const move = decide(op.session, event);
   if (!move) throw new Error(`a session that is ${op.session.state} refuses ${event}`);
   const operation = { id: op.id, thenSettle };
-  return await untilStored(() => saveMove(db, op.session.id, move, { ...details, operation }));
+  const { by } = op.input;
+  return await untilStored(() => saveMove(deps, op.session, move, { by, ...details, operation }));
 }
 
 /** Stores how the present machine runs, for one that was started before this was recorded. */

@@ -1,16 +1,18 @@
-/** SQL of moves: one statement writes the session's row and its event. */
+/** SQL of moves: one statement writes the session's row, its event and its audit entry. */
 import { sql, type UpdateObject } from "kysely";
+import { insertEntryOfMoved } from "../audit/columns.ts";
+import type { newRow } from "../audit/entry.ts";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { insertEventOfMoved } from "../events/columns.ts";
 import { deleteSealedOfMoved } from "../secrets/columns.ts";
 import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { eventOfMove } from "./event-of-move.ts";
+import type { eventOfMove } from "./event-of-move.ts";
 import type { MoveDetails } from "./save-move.ts";
 
 /**
- * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a
+ * Writes row, event and audit entry in one statement. The event's number is drawn while the row is locked, so the events of a
  * session are numbered in the order of its moves. Undefined if the row moved since the decision, or if the operation in
  * it is not the one of `details`.
  */
@@ -19,10 +21,16 @@ export async function writeMove(
   id: string,
   move: Move,
   details: MoveDetails,
-  /** Assignments to the columns of other folders. */
-  columns: UpdateObject<Tables, "sessions">,
+  {
+    columns,
+    emitted,
+  }: {
+    /** Assignments to the columns of other folders. */
+    columns: UpdateObject<Tables, "sessions">;
+    /** Absent for a move that changes nothing that a caller can see. */
+    emitted?: { event: NonNullable<ReturnType<typeof eventOfMove>>; entry: ReturnType<typeof newRow> };
+  },
 ): Promise<SessionRow | undefined> {
-  const event = eventOfMove(move, details);
   let update = db
     .updateTable("sessions")
     .set({ ...columns, ...lifeColumns(move, details) })
@@ -31,10 +39,11 @@ export async function writeMove(
     .$castTo<SessionRow>();
   if (details.operation) update = update.where("op_id", "=", details.operation.id);
   else if (!details.preempts) update = update.where("op", "is", null);
-  if (!event) return await update.executeTakeFirst();
+  if (!emitted) return await update.executeTakeFirst();
   let statement = db
     .with("moved", () => update)
-    .with("written", (within) => insertEventOfMoved(within, event));
+    .with("written", (within) => insertEventOfMoved(within, emitted.event))
+    .with("audited", (within) => insertEntryOfMoved(within, emitted.entry));
   if (move.endReason) statement = statement.with("shredded", deleteSealedOfMoved);
   return await statement.selectFrom("moved").selectAll().executeTakeFirst();
 }

@@ -3,6 +3,7 @@
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import { findKeyCeiling } from "../access/store.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { emitIfRefused } from "../events/refusals.ts";
@@ -29,13 +30,14 @@ export async function wakeSession(
   deps: MoveDeps,
   session: SessionRow,
   event: WakeEvent,
+  by?: Caller,
 ): Promise<SessionRow | typeof BUSY> {
   return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
     if (await expireIfLifetimeOver(deps, session)) return BUSY;
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await emitIfRefused(deps.db, wanted, () =>
-      operate(deps, claimWithSlot(deps, session, "wake", { event }), (op) => carryOutWake(deps, op)),
+      operate(deps, claimWithSlot(deps, session, "wake", { event, by }), (op) => carryOutWake(deps, op)),
     );
   });
 }
@@ -66,7 +68,7 @@ export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<Sessi
     commit: async (machine, elapsedMs) => {
       crashPoint("wake.started");
       timings = { place: 0, ...machine.timings, total: elapsedMs() };
-      return await commitMove(deps.db, op, op.input.event ?? "resume", {
+      return await commitMove(deps, op, op.input.event ?? "resume", {
         timings,
         machine,
       });

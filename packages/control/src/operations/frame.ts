@@ -5,6 +5,7 @@
  */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
+import type { AuditDeps } from "../audit/append.ts";
 import type { Database } from "../db/pool.ts";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -19,7 +20,7 @@ import { endedDuringRequest, ownershipOf } from "./ownership.ts";
 import { untilAnswered } from "./until-answered.ts";
 import { BUSY } from "./when-free.ts";
 
-export interface FrameDeps {
+export interface FrameDeps extends AuditDeps {
   db: Database;
   operations: Operations;
   signals: SessionSignals;

@@ -14,6 +14,7 @@ import { deleteProvisionalHistory } from "../leases/provisional.ts";
 import { findSnapshotsInUse } from "../sessions/store.ts";
 import { OrphanSnapshots, type SnapshotOwners } from "../upkeep/orphan-snapshots.ts";
 
+const auditKey = Buffer.alloc(32);
 let control: Control;
 beforeAll(async () => {
   control = await startControl();
@@ -70,6 +71,16 @@ async function createPaused(): Promise<string> {
 }
 
 describe("a pause whose process died", () => {
+  test("is still the change of the caller that asked for it", async () => {
+    const id = await control.createLive();
+    const { org_id: orgId } = await rowOf(id);
+    const by = { orgId, actor: { kind: "api_key", id: "key_dead" }, requestId: "r-dead", ip: "10.1.1.1" };
+    await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause", by });
+    await control.until(id, "paused");
+    const { entries } = (await control.ask(`GET /v1/audit?session_id=${id}&action=session.pause`)).body;
+    expect(entries).toMatchObject([{ actor: by.actor, request_id: "r-dead", ip: "10.1.1.1", outcome: "ok" }]);
+  });
+
   test("before the node call is carried out", async () => {
     const id = await control.createLive();
     const snapshotId = `pau_${randomId()}`;
@@ -276,7 +287,7 @@ describe("the reconcile", () => {
     await nodes.putSnapshot(orphan, { snapshot_id: saved }, new AbortController().signal);
     await control.sql.query("insert into snapshot_names values ($1)", [orphan]);
     const since = new Map<string, number>([["pau_gone", 0]]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [findSnapshotsInUse] };
     const orphans = new OrphanSnapshots(deps, since);
     await orphans.removeOrCatchUp();
     expect([...since.keys()]).toEqual([orphan]);
@@ -298,6 +309,7 @@ describe("the reconcile", () => {
       db,
       nodes,
       log: silentLog,
+      auditKey,
       snapshotOwners: [async () => []],
     };
     const orphans = new OrphanSnapshots(deps, longAgo(saved));
@@ -321,7 +333,7 @@ describe("the reconcile", () => {
     const nodes = new NodeClient(control.node.socketPath);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints];
-    const deps = { db, nodes, log: silentLog, snapshotOwners };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners };
     await new OrphanSnapshots(deps, longAgo(before, later, orphan)).removeOrCatchUp();
     expect([before, later, orphan].map((name) => control.node.snapshots.has(name))).toEqual([
       true,
@@ -347,7 +359,7 @@ describe("the reconcile", () => {
     await control.sql.query("update snapshot_names set named_at = now() - interval '2 days' where id <> $1", [
       fresh,
     ]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [findSnapshotsInUse] };
     await new OrphanSnapshots(deps).forgetNames();
     const { rows } = await control.sql.query("select id from snapshot_names where id = any($1)", [
       [kept, planned, gone, fresh, orphan],
@@ -370,6 +382,7 @@ describe("the reconcile", () => {
       db,
       nodes,
       log: silentLog,
+      auditKey,
       snapshotOwners: [async (_db: unknown, ids: string[]) => kept(ids)],
     };
     await new OrphanSnapshots(deps).forgetNames();
@@ -394,7 +407,7 @@ describe("the reconcile", () => {
       return [];
     };
     await control.sql.query("insert into snapshot_names values ($1)", [made]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [owners] };
+    const deps = { db, nodes, log: silentLog, auditKey, snapshotOwners: [owners] };
     await new OrphanSnapshots(deps, longAgo(made)).removeOrCatchUp();
     expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
     nodes.close();

@@ -1,6 +1,8 @@
 /** Exposes a port of the guest under a URL, or changes how it is exposed (docs/spec/network.md). */
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
 import { saveExposedPorts } from "../egress/prepare.ts";
@@ -41,6 +43,7 @@ export interface Route {
 }
 
 interface Ask {
+  by: Caller;
   port: number;
   settings: RouteSettings;
   rotate: boolean;
@@ -49,9 +52,10 @@ interface Ask {
 export async function exposePort(
   deps: PreviewDeps,
   scope: Scope,
-  { id, body }: { id: string; body: ExposeRequest },
+  { id, body, by }: { id: string; body: ExposeRequest; by: Caller },
 ): Promise<Exposed> {
   const ask = {
+    by,
     port: body.port,
     settings: {
       visibility: body.visibility ?? "token",
@@ -126,6 +130,14 @@ async function write(
   const desired = await saveExposedPorts(tx, session, await listExposed(tx, id));
   const type = decision.result === "created" ? "preview.exposed" : "preview.updated";
   await appendEvent(tx, eventOf(desired, type, publicFields(made.row)));
+  const { port, visibility, auth } = made.row;
+  const entry = {
+    action: "preview.expose",
+    target: id,
+    sessionId: id,
+    meta: { port, visibility, auth },
+  } as const;
+  await appendEntry(deps, tx, { by: ask.by, ...entry });
   return { ...made, session: desired, result: decision.result };
 }
 

@@ -1,5 +1,6 @@
 /** Routes that expose and unexpose ports. */
 import { Exposed, ExposeRequest, Unexposed, UnexposeRequest } from "@vivarium/contract/api";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -23,8 +24,9 @@ export function addPreviewRoutes(server: Server, deps: PreviewDeps): void {
     response: { 200: Exposed, ...errorAnswers(...REFUSALS, "rate_limited") },
   };
   server.post("/v1/sessions/:id/expose", { schema: expose }, async (request) => {
-    const input = { id: request.params.id, body: request.body };
-    return await exposePort(deps, scopeOf(principalOf(request)), input);
+    const principal = principalOf(request);
+    const input = { id: request.params.id, body: request.body, by: callerOf(principal, request) };
+    return await exposePort(deps, scopeOf(principal), input);
   });
   const unexpose = {
     operationId: "unexposePort",
@@ -35,7 +37,8 @@ export function addPreviewRoutes(server: Server, deps: PreviewDeps): void {
     response: { 200: Unexposed, ...errorAnswers(...REFUSALS) },
   };
   server.post("/v1/sessions/:id/unexpose", { schema: unexpose }, async (request) => {
-    const input = { id: request.params.id, port: request.body.port };
-    return { ok: await unexposePort(deps, scopeOf(principalOf(request)), input) };
+    const principal = principalOf(request);
+    const input = { id: request.params.id, port: request.body.port, by: callerOf(principal, request) };
+    return { ok: await unexposePort(deps, scopeOf(principal), input) };
   });
 }

@@ -1,8 +1,8 @@
 /** Routes of named processes. */
 import { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
-import { callerOf } from "../audit/caller.ts";
 import { machineCall, machineSchema } from "../guest/routes.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { queryFlag } from "../http/query.ts";

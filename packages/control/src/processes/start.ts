@@ -1,7 +1,7 @@
 import type { ProcessInfo, ProcessStart } from "@vivarium/contract/api";
 import { GuestProcess, ITEM_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
-import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { changeGuest } from "../guest/call-guest.ts";

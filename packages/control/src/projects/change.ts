@@ -10,9 +10,11 @@ import {
 import { randomId } from "@vivarium/kit/id";
 import type { z } from "zod";
 import type { Authenticator } from "../access/authenticate.ts";
+import { type Caller, theSystem } from "../access/caller.ts";
 import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
 import { revokeKeysOf } from "../access/revoke-keys.ts";
 import { lockOrg } from "../access/store.ts";
+import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Database, Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { OpenRequests } from "../http/open-requests.ts";
@@ -26,20 +28,20 @@ import {
   updateProject,
 } from "./store.ts";
 
-export interface ProjectDeps {
+export interface ProjectDeps extends AuditDeps {
   db: Database;
   authenticator: Authenticator;
   openRequests: OpenRequests;
 }
 
 export async function createProject(
-  { db }: Pick<ProjectDeps, "db">,
+  deps: Pick<ProjectDeps, "db" | "auditKey">,
   principal: Principal,
-  { name, labels }: z.output<typeof ProjectCreate>,
+  { body: { name, labels }, by }: { body: z.output<typeof ProjectCreate>; by: Caller },
 ): Promise<ProjectRecord> {
   requireWholeOrganisation(principal);
   const { orgId } = principal;
-  return await db.transaction().execute(async (tx) => {
+  return await deps.db.transaction().execute(async (tx) => {
     await lockOrg(tx, orgId);
     if ((await countProjects(tx, orgId)) >= LIMITS.projectsPerOrg)
       throw new ApiError(
@@ -48,32 +50,40 @@ export async function createProject(
       );
     const id = ID_PREFIXES.project + randomId();
     const row = await insertProject(tx, { id, org_id: orgId, name, labels: toJson(labels) });
-    return toProject(row, name);
+    const made = toProject(row, name);
+    await appendEntry(deps, tx, { by, action: "project.create", target: id, meta: { name } });
+    return made;
   });
 }
 
 export async function patchProject(
-  { db }: Pick<ProjectDeps, "db">,
+  deps: Pick<ProjectDeps, "db" | "auditKey">,
   principal: Principal,
-  { id, patch }: { id: string; patch: z.output<typeof ProjectPatch> },
+  { id, patch, by }: { id: string; patch: z.output<typeof ProjectPatch>; by: Caller },
 ): Promise<ProjectRecord> {
   const { name, labels } = patch;
-  const found = await getProject(db, scopeOf(principal), id);
+  const found = await getProject(deps.db, scopeOf(principal), id);
   requireWholeOrganisation(principal);
   const change = {
     ...(name !== undefined && { name }),
     ...(labels !== undefined && { labels: toJson(labels) }),
   };
   if (Object.keys(change).length === 0) return found;
-  return toProject(await updateProject(db, id, change), name);
+  return await deps.db.transaction().execute(async (tx) => {
+    const changed = toProject(await updateProject(tx, id, change), name);
+    const meta = name === undefined ? {} : { name };
+    await appendEntry(deps, tx, { by, action: "project.update", target: id, meta });
+    return changed;
+  });
 }
 
 /** Its keys are revoked. Sessions that ended in it keep its id, and so do the records of their use. */
 export async function deleteProject(
-  { db, authenticator, openRequests }: ProjectDeps,
+  deps: ProjectDeps,
   principal: Principal,
-  id: string,
+  { id, by }: { id: string; by: Caller },
 ): Promise<void> {
+  const { db, authenticator, openRequests } = deps;
   const scope = scopeOf(principal);
   await getProject(db, scope, id);
   requireWholeOrganisation(principal);
@@ -84,7 +94,12 @@ export async function deleteProject(
     if (await hasUnfinishedSessions(tx, id))
       throw new ApiError("conflict", "the project has sessions that have not ended: delete them first");
     await updateProject(tx, id, { deleted_at: new Date() });
-    return await revokeKeysOf(tx, id);
+    await appendEntry(deps, tx, { by, action: "project.delete", target: id, meta: { name: project.name } });
+    const keys = await revokeKeysOf(tx, id);
+    // The keys end with the project: the service revokes them, and each has an entry of its own.
+    for (const key of keys)
+      await appendEntry(deps, tx, { by: theSystem(principal.orgId), action: "key.revoke", target: key });
+    return keys;
   });
   for (const key of revoked) {
     authenticator.forget(key);

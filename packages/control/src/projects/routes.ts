@@ -1,6 +1,7 @@
 /** Routes of projects. */
 import { ProjectCreate, ProjectList, ProjectPatch, ProjectRecord } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -27,9 +28,11 @@ export function addProjectRoutes(server: Server, deps: ProjectDeps): void {
     body: ProjectCreate,
     response: { 201: ProjectRecord, ...errorAnswers("forbidden", "conflict") },
   };
-  server.post("/v1/projects", { schema: create }, async (request, reply) =>
-    reply.status(201).send(await createProject(deps, principalOf(request), request.body)),
-  );
+  server.post("/v1/projects", { schema: create }, async (request, reply) => {
+    const principal = principalOf(request);
+    const input = { body: request.body, by: callerOf(principal, request) };
+    return reply.status(201).send(await createProject(deps, principal, input));
+  });
   const patch = {
     operationId: "updateProject",
     summary: "Rename a project, or replace its labels",
@@ -38,9 +41,11 @@ export function addProjectRoutes(server: Server, deps: ProjectDeps): void {
     body: ProjectPatch,
     response: { 200: ProjectRecord, ...errorAnswers("forbidden", "not_found", "conflict") },
   };
-  server.patch("/v1/projects/:pid", { schema: patch }, (request) =>
-    patchProject(deps, principalOf(request), { id: request.params.pid, patch: request.body }),
-  );
+  server.patch("/v1/projects/:pid", { schema: patch }, (request) => {
+    const principal = principalOf(request);
+    const input = { id: request.params.pid, patch: request.body, by: callerOf(principal, request) };
+    return patchProject(deps, principal, input);
+  });
   const remove = {
     operationId: "deleteProject",
     summary: "Delete a project without unfinished sessions, and revoke the keys that are bound to it",
@@ -52,7 +57,8 @@ export function addProjectRoutes(server: Server, deps: ProjectDeps): void {
     },
   };
   server.delete("/v1/projects/:pid", { schema: remove }, async (request, reply) => {
-    await deleteProject(deps, principalOf(request), request.params.pid);
+    const principal = principalOf(request);
+    await deleteProject(deps, principal, { id: request.params.pid, by: callerOf(principal, request) });
     return await reply.status(204).send();
   });
 }

@@ -1,8 +1,8 @@
 /** The route of stateless runs. */
 import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import type { FastifyRequest } from "fastify";
+import { callerOf } from "../access/caller.ts";
 import { checkProjectOfBody } from "../access/resolve-project.ts";
-import { callerOf } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { returnOnceAnswered } from "../exec/output-quota.ts";
 import { principalOf } from "../http/authenticate.ts";

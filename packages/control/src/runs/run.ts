@@ -6,9 +6,9 @@ import { LIMITS, type RunPhase, type RunRequest, type RunResult } from "@vivariu
 import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import type { z } from "zod";
+import type { Caller } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
-import type { Caller } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
@@ -39,7 +39,7 @@ export async function runCode(
   { body, ...called }: { body: ParsedRun } & CalledBy,
 ): Promise<RunResult> {
   const askedAt = performance.now();
-  const session = await admitRun(deps, principal, body);
+  const session = await admitRun(deps, principal, body, called.by);
   deps.provisioner.start(session, performance.now() - askedAt);
   const over = new AbortController();
   const lease = keepLease(deps, session.id, over.signal);
@@ -58,13 +58,21 @@ export async function runCode(
   }
 }
 
-async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): Promise<SessionRow> {
+async function admitRun(
+  deps: RunDeps,
+  principal: Principal,
+  body: ParsedRun,
+  by: Caller,
+): Promise<SessionRow> {
   const admit = () =>
     deps.db.transaction().execute(async (tx) => {
       checkReferences(body);
       const projectId = await resolveProject(tx, principal, body.project_id);
       const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
-      const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+      const session = await admitSession(deps, tx, principal, {
+        settings: settingsOf(body, projectId, start),
+        by,
+      });
       if (refusal) throw refusal;
       return session;
     });

@@ -1,7 +1,9 @@
 /** Forks a session: starts new sessions from a snapshot of its present state. All become live at once, or none. */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
+import { type Caller, theSystem } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { untilStored } from "../db/retry.ts";
@@ -35,7 +37,7 @@ export interface Forked {
 export async function forkSession(
   deps: MoveDeps,
   principal: Principal,
-  { sessionId, count }: { sessionId: string; count: number },
+  { sessionId, count, by }: { sessionId: string; count: number; by: Caller },
 ): Promise<Forked> {
   return await whenFree(deps, sessionId, async () => {
     const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
@@ -44,7 +46,7 @@ export async function forkSession(
     return await emitIfRefused(deps.db, wanted, async () => {
       const claimed = await deps.db
         .transaction()
-        .execute((tx) => claimFork(deps, tx, principal, session, count));
+        .execute((tx) => claimFork(deps, tx, principal, { session, count, by }));
       if (!claimed) return BUSY;
       const { parent, children } = claimed;
       return await operate(deps, Promise.resolve(parent), (op) => makeChildren(deps, op, children));
@@ -57,13 +59,12 @@ async function claimFork(
   deps: MoveDeps,
   tx: Queries,
   principal: Principal,
-  session: SessionRow,
-  count: number,
+  { session, count, by }: { session: SessionRow; count: number; by: Caller },
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
   deps.startGate.requireOpen();
   await takeSlots(tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
-  const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
+  const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId, by }, tx);
   if (!parent) return undefined;
   // The claim's row: a session that has just ended has no variables any more.
   const variables = await openVariables({ ...deps, db: tx }, parent);
@@ -142,12 +143,13 @@ async function commit(
 ): Promise<SessionRow[] | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) return undefined;
-    const live = await markAllLive(tx, ready);
-    const { state } = op.session;
-    await appendEvent(
-      tx,
-      eventOf(op.session, "session.forked", { state, children: live.map(({ id }) => id) }),
-    );
+    const live = await markAllLive(deps, tx, ready);
+    const { id, org_id: orgId, state } = op.session;
+    const children = live.map((child) => child.id);
+    await appendEvent(tx, eventOf(op.session, "session.forked", { state, children }));
+    const by = op.input.by ?? theSystem(orgId);
+    const entry = { action: "session.fork", target: id, sessionId: id, meta: { children } } as const;
+    await appendEntry(deps, tx, { by, ...entry });
     return live;
   });
 }

@@ -6,6 +6,7 @@
 
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
@@ -35,7 +36,7 @@ const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 export async function restoreSession(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, idOrName }: { sessionId: string; idOrName: string },
+  { sessionId, idOrName, by }: { sessionId: string; idOrName: string; by: Caller },
 ): Promise<SessionRow> {
   const startedAt = performance.now();
   return await whenFree(deps, sessionId, async () => {
@@ -48,7 +49,7 @@ export async function restoreSession(
     // The checkpoint may contain processes with `keep_alive`.
     await setMayKeepAlive(deps.db, session);
     const restore = () =>
-      operate(deps, claimRestore(deps, session, checkpoint), (op) =>
+      operate(deps, claimRestore(deps, session, { checkpoint, by }), (op) =>
         replaceMachine(deps, op, { checkpoint, startedAt }),
       );
     if (session.state !== "paused") return await restore();
@@ -70,9 +71,9 @@ function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
 async function claimRestore(
   deps: MoveDeps,
   session: SessionRow,
-  checkpoint: CheckpointRow,
+  { checkpoint, by }: { checkpoint: CheckpointRow; by: Caller },
 ): Promise<SessionRow | undefined> {
-  const input = { checkpoint_id: checkpoint.id };
+  const input = { checkpoint_id: checkpoint.id, by };
   if (session.state === "paused") return await claimWithSlot(deps, session, "restore", input);
   const { db, operations, startGate } = deps;
   startGate.requireOpen();
@@ -100,7 +101,7 @@ async function replaceMachine(
       requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal)),
     // Moves the row to the new machine. From here on a process that takes over settles the machines by the row.
     commit: (loaded) =>
-      commitMove(deps.db, op, "restore", {
+      commitMove(deps, op, "restore", {
         thenSettle: true,
         timings: timingsOf(loaded),
         machine: loaded,

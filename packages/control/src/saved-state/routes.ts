@@ -10,6 +10,7 @@ import {
   SessionRecord,
 } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { deleteCheckpoint } from "../checkpoints/delete.ts";
@@ -85,7 +86,9 @@ export function addCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
       },
     },
     async (request, reply) => {
-      await deleteCheckpoint(deps, scopeOf(principalOf(request)), request.params.cid);
+      const principal = principalOf(request);
+      const input = { id: request.params.cid, by: callerOf(principal, request) };
+      await deleteCheckpoint(deps, scopeOf(principal), input);
       return await reply.status(204).send();
     },
   );
@@ -106,8 +109,10 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
       },
     },
     async (request) => {
-      const input = { sessionId: request.params.id, body: request.body ?? {} };
-      const { row, timings } = await createCheckpoint(deps, scopeOf(principalOf(request)), input);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { sessionId: request.params.id, body: request.body ?? {}, by };
+      const { row, timings } = await createCheckpoint(deps, scopeOf(principal), input);
       return { ...toCheckpoint(row), timing: request.query.timing ? timings : undefined };
     },
   );
@@ -143,8 +148,10 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
       },
     },
     async (request) => {
-      const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id };
-      const session = await restoreSession(deps, scopeOf(principalOf(request)), input);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id, by };
+      const session = await restoreSession(deps, scopeOf(principal), input);
       return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );
@@ -166,8 +173,10 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
       },
     },
     async (request) => {
-      const input = { sessionId: request.params.id, count: request.body?.count ?? 1 };
-      const { parentId, children, timings } = await forkSession(deps, principalOf(request), input);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { sessionId: request.params.id, count: request.body?.count ?? 1, by };
+      const { parentId, children, timings } = await forkSession(deps, principal, input);
       return {
         parent_session_id: parentId,
         children: children.map(({ id }) => id),
@@ -191,8 +200,9 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
     },
     async (request) => {
       const body = request.body ?? CheckpointStart.parse({});
-      const input = { checkpointId: request.params.cid, body };
-      const session = await startCheckpoint(deps, principalOf(request), input);
+      const principal = principalOf(request);
+      const input = { checkpointId: request.params.cid, body, by: callerOf(principal, request) };
+      const session = await startCheckpoint(deps, principal, input);
       return await recordOf(deps, session, { withTiming: request.query.timing });
     },
   );

@@ -1,6 +1,7 @@
 /** Saves a session's state as a version of a template of its organisation. */
 
 import type { Template, TemplateSave } from "@vivarium/contract/api";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
@@ -18,7 +19,7 @@ export type SaveTemplateDeps = MoveDeps & { node: NodeState };
 export async function saveTemplate(
   deps: SaveTemplateDeps,
   scope: Scope,
-  { sessionId, body: { name, description } }: { sessionId: string; body: TemplateSave },
+  { sessionId, body: { name, description }, by }: { sessionId: string; body: TemplateSave; by: Caller },
 ): Promise<{ template: Template; timings: Record<string, number> }> {
   if (isOfficial(await deps.node.current(), name)) {
     throw new ApiError(
@@ -32,6 +33,12 @@ export async function saveTemplate(
     check: (session) => refuseSecrets(deps, session),
     find: findVersionById,
     keep: (tx, session, { snapshot_id: id }) => keepVersion(tx, session, { id, name, description }),
+    by,
+    entryOf: ({ version }) => ({
+      action: "template.save",
+      target: name,
+      meta: { version: String(version) },
+    }),
     factsOf: ({ version }) => ({ template: name, version }),
   });
   const versions = await listVersions(deps.db, scope, name);

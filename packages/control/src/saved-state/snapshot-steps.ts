@@ -5,7 +5,10 @@
 
 import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
+import type { NewEntry } from "../audit/entry.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -43,6 +46,9 @@ interface Keeping<Row> {
   lock?(tx: Queries, session: SessionRow): Promise<unknown>;
   find(tx: Queries, snapshotId: string): Promise<Row | undefined>;
   keep(tx: Queries, session: SessionRow, snapshot: SnapshotStatus): Promise<Row>;
+  by: Caller;
+  /** The audit entry of a row that is kept. */
+  entryOf(row: Row): Pick<NewEntry, "action" | "target" | "meta">;
   factsOf(row: Row): Record<string, unknown>;
 }
 
@@ -62,7 +68,7 @@ export async function keepSnapshot<Row>(
     const session = await requireSnapshotable(deps, await getSession(deps.db, scope, sessionId));
     if (session === BUSY) return BUSY;
     await keeping.check?.(session);
-    const input = { snapshot_id: `${keeping.prefix}${randomId()}` };
+    const input = { snapshot_id: `${keeping.prefix}${randomId()}`, by: keeping.by };
     return await operate(deps, deps.operations.claim(session, keeping.kind, input), (op) =>
       carryOut(deps, op, {
         ...snapshotSteps(deps, op),
@@ -78,17 +84,20 @@ export async function keepSnapshot<Row>(
 
 /** Inserts the row and ends the operation in one transaction: the snapshot always has exactly one owner. */
 async function commit<Row>(
-  { db, operations }: MoveDeps,
+  deps: MoveDeps,
   op: Operation,
-  { lock, find, keep }: Keeping<Row>,
+  { lock, find, keep, by, entryOf }: Keeping<Row>,
   snapshot: SnapshotStatus,
 ): Promise<Row | undefined> {
-  return await db.transaction().execute(async (tx) => {
+  return await deps.db.transaction().execute(async (tx) => {
     await lock?.(tx, op.session);
     const known = await find(tx, snapshot.snapshot_id);
     // An earlier commit succeeded, and only its confirmation was lost.
     if (known) return known;
-    return (await operations.clear(op, { db: tx })) ? await keep(tx, op.session, snapshot) : undefined;
+    if (!(await deps.operations.clear(op, { db: tx }))) return undefined;
+    const row = await keep(tx, op.session, snapshot);
+    await appendEntry(deps, tx, { by, sessionId: op.session.id, ...entryOf(row) });
+    return row;
   });
 }
 

@@ -1,5 +1,6 @@
 import { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -61,7 +62,9 @@ function addDelete(server: Server, deps: SaveTemplateDeps): void {
       },
     },
     async (request, reply) => {
-      await deleteTemplate(deps, scopeOf(principalOf(request)), request.params.name);
+      const principal = principalOf(request);
+      const input = { text: request.params.name, by: callerOf(principal, request) };
+      await deleteTemplate(deps, scopeOf(principal), input);
       return await reply.status(204).send();
     },
   );
@@ -85,8 +88,10 @@ function addSave(server: Server, deps: SaveTemplateDeps): void {
       },
     },
     async (request) => {
-      const input = { sessionId: request.params.id, body: request.body };
-      const { template, timings } = await saveTemplate(deps, scopeOf(principalOf(request)), input);
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { sessionId: request.params.id, body: request.body, by };
+      const { template, timings } = await saveTemplate(deps, scopeOf(principal), input);
       return { ...template, timing: request.query.timing ? timings : undefined };
     },
   );

@@ -25,10 +25,11 @@ export function addKekRoutes(server: Server, deps: { db: Database; keyring: Keyr
     tags,
     response: { 200: KekStatus, ...errorAnswers("forbidden", "conflict") },
   };
-  server.post(PATH, { schema: rotate }, async () => {
+  server.post(PATH, { schema: rotate }, async (request) => {
     if (!deps.keyring.current)
       throw new ApiError("conflict", "this service has no key-encryption key: set VIV_KEK_FILE first");
     await rotateKek(deps);
+    request.log.info({ kek: deps.keyring.current.id }, "another key-encryption key seals from now on");
     return await kekStatus(deps);
   });
 }

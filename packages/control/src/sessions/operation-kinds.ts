@@ -5,6 +5,7 @@
  */
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { RawBuilder } from "kysely";
+import type { Caller } from "../access/caller.ts";
 
 /** `settle` brings the machines of a session in line with its row: one is continued, the others are removed. */
 export type OperationKind = "pause" | "wake" | "restore" | "checkpoint" | "fork" | "save_template" | "settle";
@@ -15,6 +16,8 @@ export interface OperationInput {
   snapshot_id?: string;
   /** The event that caused the operation. For a pause, it decides the state that the session ends in. */
   event?: SessionEvent;
+  /** The caller that asked for it; absent: the service itself. */
+  by?: Caller;
   /** Time of the scheduled wake after a pause, RFC 3339. */
   wake_at?: string;
   [field: string]: unknown;

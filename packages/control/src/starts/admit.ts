@@ -2,8 +2,10 @@
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
+import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
+import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -23,7 +25,7 @@ type Chosen = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size" | "
 
 export type SessionSettings = Chosen & Variables & { size: Size };
 
-interface AdmitDeps {
+interface AdmitDeps extends AuditDeps {
   node: NodeState;
   egressCaps: EgressCaps;
   startGate: StartGate;
@@ -31,11 +33,12 @@ interface AdmitDeps {
 }
 
 export async function admitSession(
-  { node, egressCaps, startGate, keyring }: AdmitDeps,
+  deps: AdmitDeps,
   tx: Queries,
   principal: Principal,
-  { env, secrets, ...settings }: SessionSettings,
+  { settings: { env, secrets, ...settings }, by }: { settings: SessionSettings; by: Caller },
 ): Promise<SessionRow> {
+  const { node, egressCaps, startGate, keyring } = deps;
   startGate.requireOpen();
   // Before the organisation's row is locked, so that a node which does not answer delays no other create.
   const info = await node.current();
@@ -64,6 +67,10 @@ export async function admitSession(
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
   await saveSealedValues(tx, values);
+  const { id, template } = row;
+  const checkpointId = settings.origin_checkpoint_id;
+  const meta = { template, ...(checkpointId && { checkpoint_id: checkpointId }) };
+  await appendEntry(deps, tx, { by, action: "session.create", target: id, sessionId: id, meta });
   return row;
 }
 

@@ -1,5 +1,6 @@
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
@@ -15,13 +16,13 @@ import { mapOrNull, type StartSettings, startFrom } from "./start-from.ts";
 export async function createSession(
   deps: StartDeps,
   principal: Principal,
-  { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
+  { body, idempotencyKey, by }: { body: ParsedSessionCreate; idempotencyKey?: string; by: Caller },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   const askedAt = performance.now();
   const checked = checkCreate(deps, body);
   const wanted = createAttempt(principal, body.project_id, "create");
   const created = await emitIfRefused(deps.db, wanted, () =>
-    admit(deps, principal, { body, checked, idempotencyKey }),
+    admit(deps, principal, { body, checked, idempotencyKey, by }),
   );
   crashPoint("create.commit");
   if (!created.isReplay) deps.provisioner.start(created.session, performance.now() - askedAt);
@@ -35,7 +36,8 @@ async function admit(
     body,
     checked,
     idempotencyKey,
-  }: { body: ParsedSessionCreate; checked: CheckedCreate; idempotencyKey?: string },
+    by,
+  }: { body: ParsedSessionCreate; checked: CheckedCreate; idempotencyKey?: string; by: Caller },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   return await deps.db.transaction().execute(async (tx) => {
     const project = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
@@ -58,7 +60,10 @@ async function admit(
     checkReferences(body);
     const projectId = await resolveProject(tx, principal, body.project_id);
     const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), checked);
-    const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+    const session = await admitSession(deps, tx, principal, {
+      settings: settingsOf(body, projectId, start),
+      by,
+    });
     if (refusal) throw refusal;
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };

@@ -24,7 +24,7 @@ const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;
 const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000} minutes`;
 
-type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "signals" | "log" | "meter">;
+type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "signals" | "auditKey" | "log" | "meter">;
 
 export class Provisioner {
   readonly #deps: ProvisionDeps;
@@ -150,7 +150,7 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
 async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
   const timings = { place: machine.placeMs, ...machine.timings, total: age() };
   const details = { timings, machine };
-  const row = await untilStored(() => moveSession(deps.db, session, "provisioned", details));
+  const row = await untilStored(() => moveSession(deps, session, "provisioned", details));
   if (row) deps.meter.recordDuration("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Without a row, the session was destroyed, and the sweep removes the machine, or another process made it live.

@@ -1,6 +1,7 @@
 import { SessionCreate, SessionRecord } from "@vivarium/contract/api";
 import { text } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { checkProjectOfBody } from "../access/resolve-project.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -34,8 +35,9 @@ export function addStartRoutes(server: Server, deps: StartDeps & PreviewUrls): v
     },
     async (request, reply) => {
       const idempotencyKey = readIdempotencyKey(request.headers["idempotency-key"]);
-      const input = { body: request.body, idempotencyKey };
-      const { session, isReplay } = await createSession(deps, principalOf(request), input);
+      const principal = principalOf(request);
+      const input = { body: request.body, idempotencyKey, by: callerOf(principal, request) };
+      const { session, isReplay } = await createSession(deps, principal, input);
       if (isReplay) void reply.header("idempotent-replayed", "true");
       return await recordOf(deps, session, { withTiming: request.query.timing });
     },

@@ -5,6 +5,7 @@
 
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { repeatAfter } from "@vivarium/kit/clock";
+import type { AuditDeps } from "../audit/append.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import {
@@ -93,7 +94,11 @@ export async function startTogether(
 }
 
 /** Moves all sessions to live, in the caller's transaction. */
-export async function markAllLive(tx: Queries, ready: readonly StartedSession[]): Promise<SessionRow[]> {
+export async function markAllLive(
+  { auditKey }: AuditDeps,
+  tx: Queries,
+  ready: readonly StartedSession[],
+): Promise<SessionRow[]> {
   const ids = ready.map(({ session }) => session.id);
   const known = await findSessionsById(tx, ids);
   // An earlier commit succeeded, and only its confirmation was lost.
@@ -107,7 +112,7 @@ export async function markAllLive(tx: Queries, ready: readonly StartedSession[])
   }
   const rows: SessionRow[] = [];
   for (const { session, timings, machine } of ready) {
-    const row = await moveSession(tx, session, "provisioned", { timings, machine });
+    const row = await moveSession({ db: tx, auditKey }, session, "provisioned", { timings, machine });
     if (!row) throw destroyedMeanwhile();
     rows.push(row);
   }

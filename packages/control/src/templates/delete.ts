@@ -1,5 +1,7 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { appendEntry } from "../audit/append.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvents, type NewEvent } from "../events/append.ts";
 import type { NodeState } from "../fleet/node-state.ts";
@@ -12,9 +14,9 @@ import { removeVersions, type TemplateRow } from "./store.ts";
 
 /** Deletes a template of the caller's, or one of its versions. Sessions that were started from it are not affected. */
 export async function deleteTemplate(
-  deps: Pick<MoveDeps, "db" | "nodes" | "log"> & { node: NodeState },
+  deps: Pick<MoveDeps, "db" | "nodes" | "auditKey" | "log"> & { node: NodeState },
   scope: Scope,
-  text: string,
+  { text, by }: { text: string; by: Caller },
 ): Promise<void> {
   const reference = readReference(text);
   if (!reference) throw templateNotFound();
@@ -30,6 +32,9 @@ export async function deleteTemplate(
   const gone = await deps.db.transaction().execute(async (tx) => {
     const removed = await removeVersions(tx, scope, { name, version });
     await appendEvents(tx, removed.map(deletedOf));
+    const meta = version === undefined ? {} : { version: String(version) };
+    if (removed.length > 0)
+      await appendEntry(deps, tx, { by, action: "template.delete", target: name, meta });
     return removed;
   });
   if (gone.length === 0) throw templateNotFound();

@@ -3,9 +3,10 @@ import { PtyQuery } from "@vivarium/contract/api";
 import type { TerminalSpec } from "@vivarium/contract/guest";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { scopeOf } from "../access/principal.ts";
-import { callerOf } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
+import { newRow } from "../audit/entry.ts";
 import { MACHINE_REFUSALS } from "../guest/routes.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { keepAlive } from "../http/keep-alive.ts";
@@ -101,6 +102,7 @@ async function serve(
       request.log.info({ err }, "the client left before its connection was upgraded");
     });
     if (!webSocket) return;
+    if (!entry) auditOpening(deps, request, { id: attached.session.id, kind: input.kind });
     keepAlive(webSocket);
     await relay(deps, attached, webSocket, protocol);
   } catch (err) {
@@ -112,6 +114,17 @@ async function serve(
     else
       entry?.ended({ exit_code: protocol.exitCode, duration_ms: Math.round(performance.now() - startedAt) });
   }
+}
+
+/** A terminal with a command has the entry of the command. */
+function auditOpening(
+  { auditKey, auditQueue }: TerminalDeps,
+  request: FastifyRequest,
+  { id, kind }: { id: string; kind: AttachInput["kind"] },
+): void {
+  const by = callerOf(principalOf(request), request);
+  const action = kind === "pty" ? "terminal.open" : "tunnel.open";
+  auditQueue.add(newRow(auditKey, { by, action, target: id, sessionId: id }));
 }
 
 function terminalSpec(env: Record<string, string>, query: PtyQuery): TerminalSpec {

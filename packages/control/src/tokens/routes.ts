@@ -1,6 +1,7 @@
 /** Routes of scoped tokens. */
 import { TokenCreate, TokenCreated, TokenList } from "@vivarium/contract/api";
 import { z } from "zod";
+import { callerOf } from "../access/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
@@ -34,7 +35,9 @@ export function addTokenRoutes(server: Server, deps: TokenDeps): void {
   };
   server.post("/v1/sessions/:id/tokens", { schema: mint }, async (request, reply) => {
     const { params, body } = request;
-    const minted = await mintToken(deps, principalOf(request), { id: params.id, body });
+    const principal = principalOf(request);
+    const by = callerOf(principal, request);
+    const minted = await mintToken(deps, principal, { id: params.id, body, by });
     return await reply.status(201).header("cache-control", "no-store").send(minted);
   });
   const revoke = {
@@ -48,7 +51,8 @@ export function addTokenRoutes(server: Server, deps: TokenDeps): void {
     },
   };
   server.delete("/v1/sessions/:id/tokens/:hash", { schema: revoke }, async (request, reply) => {
-    await revokeToken(deps, principalOf(request), request.params);
+    const principal = principalOf(request);
+    await revokeToken(deps, principal, { ...request.params, by: callerOf(principal, request) });
     return await reply.status(204).send();
   });
 }

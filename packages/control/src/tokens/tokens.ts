@@ -9,8 +9,10 @@ import {
 import type { z } from "zod";
 import { newScopedToken, scopedTokenDigest } from "../access/api-key.ts";
 import type { Authenticator } from "../access/authenticate.ts";
+import type { Caller } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
+import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { OpenRequests } from "../http/open-requests.ts";
@@ -19,7 +21,7 @@ import { getReadable, getSession } from "../sessions/get.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { insertToken, listTokens, setRevoked, type TokenRow } from "./store.ts";
 
-export interface TokenDeps {
+export interface TokenDeps extends AuditDeps {
   db: Database;
   pepper: Buffer;
   authenticator: Authenticator;
@@ -30,11 +32,12 @@ const HASH = /^[0-9a-f]{64}$/;
 
 /** Returns the record with the token, which is shown this once. */
 export async function mintToken(
-  { db, pepper }: Pick<TokenDeps, "db" | "pepper">,
+  deps: Pick<TokenDeps, "db" | "pepper" | "auditKey">,
   principal: Principal,
-  { id, body }: { id: string; body: z.output<typeof TokenCreate> },
+  { id, body, by }: { id: string; body: z.output<typeof TokenCreate>; by: Caller },
 ): Promise<TokenCreated> {
   requireUnrestricted(principal);
+  const { db, pepper } = deps;
   const token = newScopedToken();
   const row = await db.transaction().execute(async (tx) => {
     // The organisation's row is locked, so that tokens are counted by one mint at a time.
@@ -47,7 +50,7 @@ export async function mintToken(
         `the session has ${LIMITS.tokensPerSession} scoped tokens: revoke one, or wait until one expires`,
       );
     const asked = body.capabilities?.length ? body.capabilities : CAPABILITIES;
-    return await insertToken(tx, {
+    const made = await insertToken(tx, {
       digest: scopedTokenDigest(pepper, token),
       org_id: principal.orgId,
       session_id: id,
@@ -55,6 +58,10 @@ export async function mintToken(
       capabilities: CAPABILITIES.filter((one) => asked.includes(one)),
       expires_at: new Date(Date.now() + body.ttl_seconds * 1000),
     });
+    const { hash, capabilities, expires_at } = toToken(made);
+    const meta = { capabilities, expires_at };
+    await appendEntry(deps, tx, { by, action: "token.mint", target: hash, sessionId: id, meta });
+    return made;
   });
   const { last_used_at: _never, ...record } = toToken(row);
   return { token, ...record };
@@ -72,15 +79,19 @@ export async function listSessionTokens(
 
 /** A hash that is unknown, of another session, or of a token that has ended gives one and the same answer. */
 export async function revokeToken(
-  { db, authenticator, openRequests }: TokenDeps,
+  deps: TokenDeps,
   principal: Principal,
-  { id, hash }: { id: string; hash: string },
+  { id, hash, by }: { id: string; hash: string; by: Caller },
 ): Promise<void> {
+  const { db, authenticator, openRequests } = deps;
   requireUnrestricted(principal);
   await getSession(db, scopeOf(principal), id);
   const digest = Buffer.from(HASH.test(hash) ? hash : "", "hex");
-  if (!(await setRevoked(db, { sessionId: id, digest })))
-    throw new ApiError("not_found", "token not found: the session has no scoped token with this hash");
+  await db.transaction().execute(async (tx) => {
+    if (!(await setRevoked(tx, { sessionId: id, digest })))
+      throw new ApiError("not_found", "token not found: the session has no scoped token with this hash");
+    await appendEntry(deps, tx, { by, action: "token.revoke", target: hash, sessionId: id });
+  });
   authenticator.forget(hash);
   openRequests.endOf(hash);
 }

@@ -10,6 +10,7 @@ import type { Reconciler } from "./reconcile.ts";
 export interface UpkeepDeps extends StartDeps {
   attachments: Attachments;
   commandLog: CommandLog;
+  keptHeadsFile: string;
   previewPush: PreviewPush;
   storeWatch: StoreWatch;
   reconciler: Reconciler;

@@ -111,7 +111,7 @@ async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<v
     return await saveDueAt(deps.db, session, after(session.now, RECHECK_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const isDue = await isStillDue(deps, tx, session, event);
-    return isDue ? await moveSession(tx, session, event) : undefined;
+    return isDue ? await moveSession({ ...deps, db: tx }, session, event) : undefined;
   });
   if (ended) await release(deps, ended);
 }
@@ -143,7 +143,7 @@ async function putOffWake(deps: UpkeepDeps, session: DueSession, reason: ApiErro
 }
 
 async function endPaused(deps: UpkeepDeps, session: DueSession): Promise<void> {
-  const ended = await moveSession(deps.db, session, "paused_ttl_exceeded");
+  const ended = await moveSession(deps, session, "paused_ttl_exceeded");
   if (ended) await release(deps, ended);
 }
 

@@ -44,6 +44,7 @@ async function pass(part: string): Promise<string[]> {
   const signals = new SessionSignals();
   const operations = new Operations({ db, signals, log });
   const deps = {
+    auditKey: Buffer.alloc(32),
     db,
     storeWatch,
     signals,
@@ -99,6 +100,7 @@ test("a client whose lease lapsed while the database did not answer does not cou
     await sql`update sessions set due_at = service_now() - interval '1 s'`.execute(db);
     const background: Promise<unknown>[] = [];
     const deps = {
+      auditKey: Buffer.alloc(32),
       startGate: new StartGate(),
       db,
       log: silentLog,

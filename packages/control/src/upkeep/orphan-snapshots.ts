@@ -21,7 +21,9 @@ export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
  */
 const ORPHANED_FOR_MS = 5_000;
 
-type OrphanDeps = Pick<MoveDeps, "db" | "nodes" | "log"> & { snapshotOwners: readonly SnapshotOwners[] };
+type OrphanDeps = Pick<MoveDeps, "db" | "nodes" | "auditKey" | "log"> & {
+  snapshotOwners: readonly SnapshotOwners[];
+};
 
 export class OrphanSnapshots {
   /** Orphans of the last pass, each with the time (`performance.now()`) of the first pass that found it. */

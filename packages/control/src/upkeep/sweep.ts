@@ -1,6 +1,6 @@
 /** The parts of the periodic work. Each may run in several processes at once, and may be interrupted anywhere. */
 
-import { deleteOldEntries } from "../audit/store.ts";
+import { deleteOldEntries } from "../audit/retention.ts";
 import { emitDenials } from "../egress/denials.ts";
 import { deleteOldLines } from "../egress/log-store.ts";
 import { reconcileNetworks } from "../egress/reconcile-networks.ts";
@@ -74,7 +74,7 @@ export const TICK_PARTS: Parts = {
 };
 
 export const HOURLY_PARTS: Parts = {
-  "forget old audit entries": (deps) => deleteOldEntries(deps.db),
+  "forget old audit entries": (deps) => deleteOldEntries(deps),
   "forget past clients": (deps) => deleteOldAttachments(deps.db),
   "forget old egress lines": (deps) => deleteOldLines(deps.db),
   "forget old events": (deps) => deleteOldEvents(deps.db),
