@@ -7,6 +7,7 @@ import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { countOwnCeilings } from "./access/store.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
@@ -83,6 +84,8 @@ const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
 interface AppOptions {
+  /** Sessions that an organisation may have creating or live at once, unless it has a ceiling of its own. */
+  sessionCeiling: number;
   /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
   requireDurablePause: boolean;
   /** Cap on the children of one fork. */
@@ -98,6 +101,7 @@ interface AppOptions {
 }
 
 const DEFAULTS: AppOptions = {
+  sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
   forkChildren: LIMITS.forkChildrenDefault,
   // The ingress address of a gateway with default configuration: on this host only.
@@ -319,6 +323,12 @@ async function prepareStore(
   const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
+  const owning = await countOwnCeilings(db);
+  if (owning > 0)
+    log.info(
+      { organisations: owning },
+      "organisations with a ceiling of sessions of their own: VIV_CONCURRENT_SESSIONS is not for them",
+    );
   return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
 }
 

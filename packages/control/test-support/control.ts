@@ -156,6 +156,7 @@ export async function startControl({
 }: {
   sweeps?: boolean;
   forkChildren?: number;
+  sessionCeiling?: number;
   egressCaps?: EgressCaps;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();

@@ -60,7 +60,7 @@ async function claimFork(
   count: number,
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
   deps.startGate.requireOpen();
-  await takeSlots(tx, principal, count);
+  await takeSlots(deps, tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;

@@ -11,7 +11,7 @@ import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { leaseFromNow } from "../leases/lease.ts";
 import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
-import { checkCeilings, orgCapped } from "../sessions/slots.ts";
+import { type CeilingDeps, checkCeilings, orgCapped } from "../sessions/slots.ts";
 import type { StartGate } from "../sessions/start-gate.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
@@ -22,11 +22,12 @@ export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "sta
 };
 
 export async function admitSession(
-  { node, egressCaps, startGate }: { node: NodeState; egressCaps: EgressCaps; startGate: StartGate },
+  deps: CeilingDeps & { node: NodeState; egressCaps: EgressCaps; startGate: StartGate },
   tx: Queries,
   principal: Principal,
   settings: SessionSettings,
 ): Promise<SessionRow> {
+  const { node, egressCaps, startGate } = deps;
   startGate.requireOpen();
   // Before the organisation's row is locked, so that a node which does not answer delays no other create.
   const info = await node.current();
@@ -34,7 +35,7 @@ export async function admitSession(
   const { name, project_id: projectId = null } = settings;
   if (name && (await isNameTaken(tx, principal.orgId, projectId, name))) throw nameTaken(name);
   if (org.isEgressCapped) throw orgCapped();
-  await checkCeilings(tx, principal, org.concurrentSessions);
+  await checkCeilings(deps, tx, { owner: principal, ownCeiling: org.ownCeiling });
   checkSize(info, settings);
   checkDisk(info);
   // `0` means no cap, and overrides the operator's default.
