@@ -7,6 +7,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   headerBytes: "all headers of a request together",
   errorMessageChars: "the `error` text of an answer",
 
+  wrongCredentialsPerMinute:
+    "wrong credentials of an IPv4 address or IPv6 /64, unless the operator sets `VIV_WRONG_CREDENTIALS_PER_MINUTE`",
   concurrentSessions:
     "sessions of an organisation that are `creating` or `live`, unless the operator sets `VIV_CONCURRENT_SESSIONS`",
   keysPerOrg: "API keys of an organisation that are not revoked",

@@ -8,6 +8,7 @@ import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { countOwnCeilings } from "./access/store.ts";
+import { WrongCredentials } from "./access/wrong-credentials.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
@@ -84,6 +85,8 @@ const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
 interface AppOptions {
+  /** Wrong credentials of one address in a minute that are answered with 401, and not with 429; 0: all of them. */
+  wrongCredentialsPerMinute: number;
   /** Sessions that an organisation may have creating or live at once, unless it has a ceiling of its own. */
   sessionCeiling: number;
   /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
@@ -101,6 +104,7 @@ interface AppOptions {
 }
 
 const DEFAULTS: AppOptions = {
+  wrongCredentialsPerMinute: LIMITS.wrongCredentialsPerMinute,
   sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
   forkChildren: LIMITS.forkChildrenDefault,
@@ -273,6 +277,7 @@ function assemble(given: Base) {
     ...moves,
     version: packageJson.version,
     authenticator: new Authenticator(base),
+    wrongCredentials: new WrongCredentials(base),
     openRequests: new OpenRequests(),
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),

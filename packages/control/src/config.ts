@@ -9,6 +9,8 @@ import type { PreviewSite } from "./sessions/preview-urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
+const MOST_WRONG_CREDENTIALS = 1_000_000;
+
 const HOST_PORT = /^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/;
 
 function listen(usual: string) {
@@ -65,6 +67,7 @@ const Environment = z.object({
   VIV_INGRESS_TLS_CERT: z.string().optional(),
   VIV_INGRESS_SECURE: z.enum(["0", "1"]).default("0"),
   VIV_FORK_CHILDREN: wholeNumber(1, LIMITS.forkChildrenHard, LIMITS.forkChildrenDefault),
+  VIV_WRONG_CREDENTIALS_PER_MINUTE: wholeNumber(0, MOST_WRONG_CREDENTIALS, LIMITS.wrongCredentialsPerMinute),
   VIV_CONCURRENT_SESSIONS: wholeNumber(1, LIMITS.keyCeilingMax, LIMITS.concurrentSessions),
 });
 
@@ -99,6 +102,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     crashAt: env.VIV_CRASH_AT,
     /** Cap on the children of one fork. */
     forkChildren: env.VIV_FORK_CHILDREN,
+    /** Wrong credentials of one address in a minute; 0: no limit. */
+    wrongCredentialsPerMinute: env.VIV_WRONG_CREDENTIALS_PER_MINUTE,
     /** Sessions of an organisation that has no ceiling of its own. */
     sessionCeiling: env.VIV_CONCURRENT_SESSIONS,
     egressCaps: {

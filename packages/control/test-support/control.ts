@@ -157,6 +157,7 @@ export async function startControl({
   sweeps?: boolean;
   forkChildren?: number;
   sessionCeiling?: number;
+  wrongCredentialsPerMinute?: number;
   egressCaps?: EgressCaps;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
@@ -169,6 +170,8 @@ export async function startControl({
     controlDir,
     tickMs: 50,
     isAlone: true,
+    // All requests of a test come from one address.
+    wrongCredentialsPerMinute: 0,
     ...more,
   };
   const app = await createApp(settings, silentLog);
