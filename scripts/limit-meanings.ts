@@ -7,10 +7,12 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   headerBytes: "all headers of a request together",
   errorMessageChars: "the `error` text of an answer",
 
+  wrongCredentialsPerMinute:
+    "wrong credentials of an IPv4 address or IPv6 /64, unless the operator sets `VIV_WRONG_CREDENTIALS_PER_MINUTE`",
   concurrentSessions:
-    "sessions of an organisation that are `creating` or `live`, unless the organisation has another ceiling",
+    "sessions of an organisation that are `creating` or `live`, unless the operator sets `VIV_CONCURRENT_SESSIONS`",
   keysPerOrg: "API keys of an organisation that are not revoked",
-  keyCeilingMax: "`concurrent_sessions` of an API key",
+  keyCeilingMax: "`concurrent_sessions` of an API key, and `VIV_CONCURRENT_SESSIONS`",
   projectsPerOrg: "projects of an organisation",
   tokensPerSession: "scoped tokens of a session that have not ended",
   tokenTtlS: "`ttl_seconds` of a scoped token, which may not outlive its session either",

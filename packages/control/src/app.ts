@@ -8,6 +8,8 @@ import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadOperatorKey } from "./access/operator-key.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { countOwnCeilings } from "./access/store.ts";
+import { WrongCredentials } from "./access/wrong-credentials.ts";
 import { auditAnswer } from "./audit/answers.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { Denials } from "./audit/denials.ts";
@@ -101,6 +103,10 @@ const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
 interface AppOptions {
+  /** Wrong credentials of one address in a minute that are answered with 401, and not with 429; 0: all of them. */
+  wrongCredentialsPerMinute: number;
+  /** Sessions that an organisation may have creating or live at once, unless it has a ceiling of its own. */
+  sessionCeiling: number;
   /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
   requireDurablePause: boolean;
   /** Cap on the children of one fork. */
@@ -116,6 +122,8 @@ interface AppOptions {
 }
 
 const DEFAULTS: AppOptions = {
+  wrongCredentialsPerMinute: LIMITS.wrongCredentialsPerMinute,
+  sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
   forkChildren: LIMITS.forkChildrenDefault,
   // The ingress address of a gateway with default configuration: on this host only.
@@ -312,6 +320,7 @@ function assemble(given: Base) {
     ...moves,
     version: packageJson.version,
     authenticator: new Authenticator(base),
+    wrongCredentials: new WrongCredentials(base),
     openRequests: new OpenRequests(),
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
@@ -371,6 +380,12 @@ async function prepareStore(
   const applied = await untilStored(() => migrate(db, { beforeChange }));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
+  const owning = await countOwnCeilings(db);
+  if (owning > 0)
+    log.info(
+      { organisations: owning },
+      "organisations with a ceiling of sessions of their own: VIV_CONCURRENT_SESSIONS is not for them",
+    );
   const keyring = await untilStored(() => loadKeyring(db, kekSource, log));
   const [previewKey, operatorDigest] = [await loadPreviewKey(controlDir), await loadOperatorKey(controlDir)];
   const heads = keptHeadsFile(controlDir);

@@ -20,6 +20,26 @@ test("by default, other control planes may serve the database as well", () => {
   expect(read({ VIV_SOLE_CONTROL: "1" }).isAlone).toBe(true);
 });
 
+test("the operator sets the ceiling of sessions", () => {
+  expect(read({}).sessionCeiling).toBe(10);
+  for (const count of [1, 60, 1_000_000])
+    expect(read({ VIV_CONCURRENT_SESSIONS: String(count) }).sessionCeiling).toBe(count);
+  for (const wrong of ["0", "1000001", "9999999999", "-1", "1.5", "1e3", "many", ""])
+    expect(() => read({ VIV_CONCURRENT_SESSIONS: wrong })).toThrow(
+      "environment variable VIV_CONCURRENT_SESSIONS: must be a whole number from 1 to 1000000",
+    );
+});
+
+test("the operator changes the limit of wrong credentials, or turns it off", () => {
+  expect(read({}).wrongCredentialsPerMinute).toBe(60);
+  for (const count of [0, 1, 1_000_000])
+    expect(read({ VIV_WRONG_CREDENTIALS_PER_MINUTE: String(count) }).wrongCredentialsPerMinute).toBe(count);
+  for (const wrong of ["-1", "0.5", "1000001", "off", ""])
+    expect(() => read({ VIV_WRONG_CREDENTIALS_PER_MINUTE: wrong })).toThrow(
+      "environment variable VIV_WRONG_CREDENTIALS_PER_MINUTE: must be a whole number from 0 to 1000000",
+    );
+});
+
 test("the operator sets how many children a fork may have, up to a fixed limit", () => {
   expect(read({}).forkChildren).toBe(LIMITS.forkChildrenDefault);
   for (const count of [1, LIMITS.forkChildrenHard])

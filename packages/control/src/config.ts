@@ -10,12 +10,22 @@ import type { PreviewSite } from "./sessions/preview-urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
-const FORK_RANGE = `must be a whole number from 1 to ${LIMITS.forkChildrenHard}`;
+const MOST_WRONG_CREDENTIALS = 1_000_000;
 
 const HOST_PORT = /^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/;
 
 function listen(usual: string) {
   return z.string().regex(HOST_PORT, `must be host:port, for example ${usual}`).default(usual);
+}
+
+function wholeNumber(least: number, most: number, usual: number) {
+  const range = `must be a whole number from ${least} to ${most}`;
+  return z
+    .string()
+    .regex(/^[0-9]{1,9}$/, range)
+    .transform(Number)
+    .refine((count) => count >= least && count <= most, range)
+    .default(usual);
 }
 
 /** A cap in bytes; 0: no cap. */
@@ -60,12 +70,9 @@ const Environment = z.object({
     .optional(),
   VIV_INGRESS_TLS_CERT: z.string().optional(),
   VIV_INGRESS_SECURE: z.enum(["0", "1"]).default("0"),
-  VIV_FORK_CHILDREN: z
-    .string()
-    .regex(/^[0-9]{1,2}$/, FORK_RANGE)
-    .transform(Number)
-    .refine((count) => count >= 1 && count <= LIMITS.forkChildrenHard, FORK_RANGE)
-    .default(LIMITS.forkChildrenDefault),
+  VIV_FORK_CHILDREN: wholeNumber(1, LIMITS.forkChildrenHard, LIMITS.forkChildrenDefault),
+  VIV_WRONG_CREDENTIALS_PER_MINUTE: wholeNumber(0, MOST_WRONG_CREDENTIALS, LIMITS.wrongCredentialsPerMinute),
+  VIV_CONCURRENT_SESSIONS: wholeNumber(1, LIMITS.keyCeilingMax, LIMITS.concurrentSessions),
 });
 
 export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
@@ -101,6 +108,10 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     crashAt: env.VIV_CRASH_AT,
     /** Cap on the children of one fork. */
     forkChildren: env.VIV_FORK_CHILDREN,
+    /** Wrong credentials of one address in a minute; 0: no limit. */
+    wrongCredentialsPerMinute: env.VIV_WRONG_CREDENTIALS_PER_MINUTE,
+    /** Sessions of an organisation that has no ceiling of its own. */
+    sessionCeiling: env.VIV_CONCURRENT_SESSIONS,
     egressCaps: {
       sessionBytes: env.VIV_SESSION_EGRESS_CAP_BYTES,
       orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,

@@ -161,6 +161,8 @@ export async function startControl({
 }: {
   sweeps?: boolean;
   forkChildren?: number;
+  sessionCeiling?: number;
+  wrongCredentialsPerMinute?: number;
   egressCaps?: EgressCaps;
   kekSource?: KekSource | undefined;
 } = {}): Promise<Control> {
@@ -175,6 +177,8 @@ export async function startControl({
     tickMs: 50,
     isAlone: true,
     kekSource: { kind: "text", text: KEKS } as KekSource | undefined,
+    // All requests of a test come from one address.
+    wrongCredentialsPerMinute: 0,
     ...more,
   };
   const app = await createApp(settings, silentLog);

@@ -10,6 +10,7 @@ const NAMED: readonly (readonly [name: string, usual: string, meaning: string])[
   ["DATABASE_URL", "postgres://user:password@host/name", "a PostgreSQL of your own; unset: the built-in one"],
   ["VIV_LOG_LEVEL", "info", "trace, debug, info, warn, error, fatal"],
   ["VIV_MAX_MACHINES", "128", "machines on this host at most, whatever its memory"],
+  ["VIV_CONCURRENT_SESSIONS", "10", "sessions of an organisation that are creating or live at once"],
   ["VIV_WARM_MACHINES", "1", "machines kept ready for the next create, at least"],
   ["VIV_NEVER_RANGES", "", "more addresses that no session reaches"],
   [

@@ -6,6 +6,7 @@ const HOUR_MS = 3_600_000;
 
 /** The documented limits, then the smaller ones. */
 const ROWS: [what: string, found: number, expected: number][] = [
+  ["wrong credentials per minute from one IP", LIMITS.wrongCredentialsPerMinute, 60],
   ["concurrent live sessions per account", LIMITS.concurrentSessions, 10],
   ["idle_timeout_ms: maximum 1 hour", LIMITS.idleTimeoutMs, HOUR_MS],
   ["max_lifetime_ms: maximum 24 hours", LIMITS.maxLifetimeMs, 24 * HOUR_MS],

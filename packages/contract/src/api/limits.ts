@@ -12,6 +12,7 @@ export const LIMITS = {
   headerBytes: 16 * KIB,
   errorMessageChars: 500,
 
+  wrongCredentialsPerMinute: 60,
   concurrentSessions: 10,
   keysPerOrg: 1000,
   keyCeilingMax: 1_000_000,

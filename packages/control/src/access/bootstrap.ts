@@ -1,6 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
 import path from "node:path";
-import { LIMITS } from "@vivarium/contract/api";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import type { Database } from "../db/pool.ts";
 import { apiKeyDigest, newApiKey, shownPartOf } from "./api-key.ts";
@@ -34,12 +33,7 @@ export async function bootstrap({
     }
     const key = newApiKey();
     await insertInstallation(tx, check);
-    const { concurrentSessions } = LIMITS;
-    await insertTenant(tx, {
-      digest: apiKeyDigest(pepper, key),
-      prefix: shownPartOf(key),
-      concurrentSessions,
-    });
+    await insertTenant(tx, { digest: apiKeyDigest(pepper, key), prefix: shownPartOf(key) });
     await writeDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`, 0o600);
     return { mintedKey: key };
   });

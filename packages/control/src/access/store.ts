@@ -162,19 +162,29 @@ export async function findOrg(db: Queries, orgId: string) {
 
 /**
  * Locks the organisation's row until the transaction ends, so that its sessions are counted by one transaction at a
- * time.
+ * time. `ownCeiling` is null for an organisation that has the service's ceiling of sessions.
  */
 export async function lockOrg(
   db: Queries,
   orgId: string,
-): Promise<{ concurrentSessions: number; isEgressCapped: boolean }> {
+): Promise<{ ownCeiling: number | null; isEgressCapped: boolean }> {
   return await db
     .selectFrom("orgs")
-    .select("concurrent_sessions as concurrentSessions")
+    .select("concurrent_sessions as ownCeiling")
     .select(sql<boolean>`coalesce(egress_capped_on = ${TODAY}, false)`.as("isEgressCapped"))
     .where("id", "=", orgId)
     .forUpdate()
     .executeTakeFirstOrThrow();
+}
+
+/** How many organisations have a ceiling of sessions of their own. */
+export async function countOwnCeilings(db: Queries): Promise<number> {
+  const { count } = await db
+    .selectFrom("orgs")
+    .select(sql<number>`count(*)::integer`.as("count"))
+    .where("concurrent_sessions", "is not", null)
+    .executeTakeFirstOrThrow();
+  return count;
 }
 
 export async function findKeyCeiling(db: Queries, keyId: string): Promise<number | null> {
@@ -202,9 +212,9 @@ export async function lockBootstrap(db: Queries): Promise<void> {
 /** Inserts an organisation with its default project and its first key. */
 export async function insertTenant(
   db: Queries,
-  { digest, prefix, concurrentSessions }: { digest: Buffer; prefix: string; concurrentSessions: number },
+  { digest, prefix }: { digest: Buffer; prefix: string },
 ): Promise<void> {
-  const org = { id: ID_PREFIXES.org + randomId(), name: "default", concurrent_sessions: concurrentSessions };
+  const org = { id: ID_PREFIXES.org + randomId(), name: "default" };
   const project = { id: ID_PREFIXES.project + randomId(), org_id: org.id, name: "default", is_default: true };
   const keyId = ID_PREFIXES.apiKey + randomId();
   const key = {

@@ -1,4 +1,5 @@
 import { readdirSync } from "node:fs";
+import { sql } from "kysely";
 import { expect, test } from "vitest";
 import { createDatabase, createEmptyDatabase, silentLog } from "../../test-support/database.ts";
 import { migrate } from "./migrate.ts";
@@ -23,6 +24,21 @@ test("a schema can be brought to an earlier migration, and later to the newest",
   const db = openDatabase({ url: await createEmptyDatabase(), log: silentLog });
   expect(await migrate(db, { upTo: 3 })).toEqual([1, 2, 3]);
   expect(await migrate(db)).toEqual(files.slice(3).map((_, index) => index + 4));
+  await db.destroy();
+});
+
+test("a ceiling that an operator wrote into the database stays, and the default becomes the service's", async () => {
+  const db = openDatabase({ url: await createEmptyDatabase(), log: silentLog });
+  await migrate(db, { upTo: 21 });
+  for (const [id, ceiling] of Object.entries({ org_default: 10, org_raised: 60, org_shut: 0 }))
+    await sql`insert into orgs (id, name, concurrent_sessions) values (${id}, 'o', ${ceiling})`.execute(db);
+  await migrate(db);
+  const orgs = await db.selectFrom("orgs").select(["id", "concurrent_sessions"]).orderBy("id").execute();
+  expect(orgs.map((org) => [org.id, org.concurrent_sessions])).toEqual([
+    ["org_default", null],
+    ["org_raised", 60],
+    ["org_shut", 0],
+  ]);
   await db.destroy();
 });
 

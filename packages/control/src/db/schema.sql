@@ -230,7 +230,7 @@ create table node_reports (
 create table orgs (
   id text not null,
   name text not null,
-  concurrent_sessions integer not null,
+  concurrent_sessions integer,
   suspended boolean not null default false,
   created_at timestamp(3) with time zone not null default now(),
   egress_cap_bytes bigint,

@@ -39,7 +39,8 @@ type Json<T> = ColumnType<T, string, string>;
 interface OrgTable {
   id: string;
   name: string;
-  concurrent_sessions: number;
+  /** Its own ceiling of sessions; null: the service's. */
+  concurrent_sessions: number | null;
   suspended: Generated<boolean>;
   created_at: Generated<Date>;
   egress_cap_bytes: number | null;

@@ -5,7 +5,13 @@ interface ErrorAnswer {
   content: { "application/json": { schema: typeof ErrorBody } };
 }
 
-const EVERYWHERE: readonly ErrorCode[] = ["validation", "unauthenticated", "internal", "unavailable"];
+const EVERYWHERE: readonly ErrorCode[] = [
+  "validation",
+  "unauthenticated",
+  "rate_limited",
+  "internal",
+  "unavailable",
+];
 
 /** The error answers of an endpoint as the OpenAPI document lists them: its own, and those of every endpoint. */
 export function errorAnswers(...codes: ErrorCode[]): Record<number, ErrorAnswer> {

@@ -9,9 +9,13 @@ import {
   LogController,
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
-import type { Authenticator } from "../access/authenticate.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { authenticate, refuseWritesOfReaders, requireCredential } from "./authenticate.ts";
+import {
+  authenticate,
+  type CredentialDeps,
+  refuseWritesOfReaders,
+  requireCredential,
+} from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { holdTokensToTheirSession } from "./capabilities.ts";
 import { giveUpSlowBodies } from "./minimum-body-rate.ts";
@@ -36,8 +40,7 @@ import { compileValidator } from "./validation.ts";
 
 export type Server = Awaited<ReturnType<typeof createServer>>;
 
-interface ServerDeps {
-  authenticator: Authenticator;
+interface ServerDeps extends CredentialDeps {
   openRequests: OpenRequests;
   upgrades: Upgrades;
   log: Log;
@@ -96,7 +99,7 @@ function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 
 /** Answers a URL that cannot be decoded. No hook runs for it, so their checks are repeated here in their order. */
 async function answerUnroutable(
-  deps: { authenticator: Authenticator },
+  deps: CredentialDeps,
   error: Error,
   request: FastifyRequest,
   reply: FastifyReply,

@@ -1,5 +1,5 @@
-/** Durations of this process's operations and requests, for Prometheus (docs/operate/metrics.md). */
-import { collectDefaultMetrics, Histogram, Registry } from "prom-client";
+/** Durations of this process's operations and requests, and its refusals of credentials, for Prometheus (docs/operate/metrics.md). */
+import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
@@ -10,6 +10,7 @@ export class Meter {
   readonly registry = new Registry();
   readonly #stages: Histogram<"operation" | "stage">;
   readonly #requests: Histogram<"method" | "route" | "status">;
+  readonly #wrongCredentials: Counter<"status">;
 
   constructor() {
     const registers = [this.registry];
@@ -28,6 +29,14 @@ export class Meter {
       buckets: SECONDS,
       registers,
     });
+    this.#wrongCredentials = new Counter({
+      name: "vivarium_wrong_credentials_total",
+      help: "Requests with a wrong credential; status: 401, or 429 for those past their address's limit",
+      labelNames: ["status"],
+      registers,
+    });
+    // A rate of a series needs its value from before the first refusal.
+    for (const status of ["401", "429"]) this.#wrongCredentials.inc({ status }, 0);
   }
 
   /** `stages`: the duration of each stage, in milliseconds. */
@@ -39,5 +48,9 @@ export class Meter {
   /** `route` is the pattern, never the requested path. `status` is that of the answer, or `left`. */
   answered({ ms, ...labels }: { method: string; route: string; status: string; ms: number }): void {
     this.#requests.observe(labels, ms / 1000);
+  }
+
+  refusedCredential(status: "401" | "429"): void {
+    this.#wrongCredentials.inc({ status });
   }
 }

@@ -3,10 +3,11 @@ import type { NetworkReports } from "../egress/reports.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { FrameDeps } from "../operations/frame.ts";
 import type { Keyring } from "../secrets/keyring.ts";
+import type { CeilingDeps } from "../sessions/slots.ts";
 import type { StartGate } from "../sessions/start-gate.ts";
 
 /** Dependencies of moves. Folders on higher floors (ARCHITECTURE.md) extend them. */
-export interface MoveDeps extends FrameDeps {
+export interface MoveDeps extends FrameDeps, CeilingDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;

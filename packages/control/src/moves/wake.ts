@@ -44,16 +44,17 @@ export async function wakeSession(
 
 /** Claims an operation that makes a paused session live: checks the ceilings, chooses the next machine's network. */
 export async function claimWithSlot(
-  { db, operations, startGate }: Pick<MoveDeps, "db" | "operations" | "startGate">,
+  deps: Pick<MoveDeps, "db" | "operations" | "startGate" | "sessionCeiling">,
   session: SessionRow,
   kind: "wake" | "restore",
   input: OperationInput,
 ): Promise<SessionRow | undefined> {
+  const { db, operations, startGate } = deps;
   startGate.requireOpen();
   return await db.transaction().execute(async (tx) => {
     const keyId = session.key_id ?? "";
     const concurrentSessions = await findKeyCeiling(tx, keyId);
-    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
+    await takeSlots(deps, tx, { orgId: session.org_id, keyId, concurrentSessions });
     return await operations.claim(session, kind, input, tx, await nextNetwork(tx, session));
   });
 }

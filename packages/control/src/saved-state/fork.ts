@@ -62,7 +62,7 @@ async function claimFork(
   { session, count, by }: { session: SessionRow; count: number; by: Caller },
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
   deps.startGate.requireOpen();
-  await takeSlots(tx, principal, count);
+  await takeSlots(deps, tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId, by }, tx);
   if (!parent) return undefined;

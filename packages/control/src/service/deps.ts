@@ -3,8 +3,9 @@ import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Keyring } from "../secrets/keyring.ts";
+import type { CeilingDeps } from "../sessions/slots.ts";
 
-export interface ServiceDeps {
+export interface ServiceDeps extends CeilingDeps {
   db: Database;
   node: NodeState;
   meter: Meter;

@@ -11,10 +11,11 @@ import type { ServiceDeps } from "./deps.ts";
 
 /** Capacity and limits of the caller's organisation. The node's figures are left out while it is down. */
 export async function readOrg(
-  { db, node, forkChildren }: ServiceDeps,
+  { db, node, forkChildren, sessionCeiling }: ServiceDeps,
   principal: Principal,
 ): Promise<OrgRecord> {
   const org = await findOrg(db, principal.orgId);
+  const ceiling = org.concurrent_sessions ?? sessionCeiling;
   const active = await countActiveSessions(db, principal);
   const info = await node.current();
   const baselines = baselinesFor(info, BASE_TEMPLATE);
@@ -26,11 +27,11 @@ export async function readOrg(
     capacity: {
       running: active.org,
       warm: await countPausedSessions(db, principal.orgId),
-      limits: { running: org.concurrent_sessions },
+      limits: { running: ceiling },
       ...(info?.warm && { pool: await poolOf(db, principal, info.warm) }),
     },
     limits: {
-      concurrent_sessions: org.concurrent_sessions,
+      concurrent_sessions: ceiling,
       fork_children: forkChildren,
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,

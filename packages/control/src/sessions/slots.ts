@@ -10,10 +10,15 @@ import { countActiveSessions } from "./store.ts";
  * Checks ceilings and cap for `count` more sessions. Locks the organisation's row, so that no other transaction counts
  * or adds its sessions until this one ends.
  */
-export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
-  const { concurrentSessions, isEgressCapped } = await lockOrg(tx, owner.orgId);
+export async function takeSlots(deps: CeilingDeps, tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
+  const { ownCeiling, isEgressCapped } = await lockOrg(tx, owner.orgId);
   if (isEgressCapped) throw orgCapped();
-  await checkCeilings(tx, owner, concurrentSessions, count);
+  await checkCeilings(deps, tx, { owner, ownCeiling, count });
+}
+
+export interface CeilingDeps {
+  /** How many sessions an organisation may have creating or live at once, unless it has a ceiling of its own. */
+  sessionCeiling: number;
 }
 
 type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
@@ -22,17 +27,18 @@ type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
 };
 
 export async function checkCeilings(
+  { sessionCeiling }: CeilingDeps,
   tx: Queries,
-  owner: SlotOwner,
-  orgCeiling: number,
-  count = 1,
+  { owner, ownCeiling, count = 1 }: { owner: SlotOwner; ownCeiling: number | null; count?: number },
 ): Promise<void> {
   const active = await countActiveSessions(tx, owner);
+  const orgCeiling = ownCeiling ?? sessionCeiling;
   if (active.org + count > orgCeiling) {
     const has = owner.scopedProjectId ? "has no room for it" : `has ${active.org}`;
+    const raise = ownCeiling === null ? ", or ask the operator for more (VIV_CONCURRENT_SESSIONS)" : "";
     throw new ApiError(
       "account_concurrency_exceeded",
-      `your organisation may have ${orgCeiling} sessions creating or live at once and ${has}${wayOut(count)}`,
+      `your organisation may have ${orgCeiling} sessions creating or live at once and ${has}${wayOut(count)}${raise}`,
     );
   }
   const keyCeiling = owner.concurrentSessions;

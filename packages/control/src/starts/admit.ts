@@ -15,7 +15,7 @@ import { leaseFromNow } from "../leases/lease.ts";
 import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import { saveSealedValues, sealVariables, type Variables } from "../secrets/variables.ts";
-import { checkCeilings, orgCapped } from "../sessions/slots.ts";
+import { type CeilingDeps, checkCeilings, orgCapped } from "../sessions/slots.ts";
 import type { StartGate } from "../sessions/start-gate.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
@@ -25,7 +25,7 @@ type Chosen = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size" | "
 
 export type SessionSettings = Chosen & Variables & { size: Size };
 
-interface AdmitDeps extends AuditDeps {
+interface AdmitDeps extends AuditDeps, CeilingDeps {
   node: NodeState;
   egressCaps: EgressCaps;
   startGate: StartGate;
@@ -46,7 +46,7 @@ export async function admitSession(
   const { name, project_id: projectId = null } = settings;
   if (name && (await isNameTaken(tx, principal.orgId, projectId, name))) throw nameTaken(name);
   if (org.isEgressCapped) throw orgCapped();
-  await checkCeilings(tx, principal, org.concurrentSessions);
+  await checkCeilings(deps, tx, { owner: principal, ownCeiling: org.ownCeiling });
   checkSize(info, settings);
   checkDisk(info);
   // `0` means no cap, and overrides the operator's default.
