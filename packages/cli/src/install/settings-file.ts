@@ -67,7 +67,14 @@ export function readSettings(text: string): Settings {
 }
 
 /** Settings whose values are paths, which may begin where the caller is. VIV_CA_BUNDLE also has words. */
-const PATHS = ["VIV_IMAGES_DIR", "VIV_CA_BUNDLE", "VIV_CACHE_DIR", "VIV_NODE_SOCKET", "VIV_GATEWAY_SOCKET"];
+const PATHS = [
+  "VIV_IMAGES_DIR",
+  "VIV_CA_BUNDLE",
+  "VIV_CACHE_DIR",
+  "VIV_KEK_FILE",
+  "VIV_NODE_SOCKET",
+  "VIV_GATEWAY_SOCKET",
+];
 const WORDS = ["", "auto", "none"];
 
 /** The settings with absolute paths: a unit starts in another directory. */
