@@ -45,22 +45,6 @@ export async function countDataKeys(db: Queries): Promise<Map<string, number>> {
   return counts;
 }
 
-/** One wrapped data key for each key-encryption key that wraps any. */
-export async function listSamples(db: Queries): Promise<(Owner & WrappedKey)[]> {
-  const samples = await Promise.all(
-    KEY_TABLES.map((table) =>
-      db
-        .selectFrom(table)
-        .distinctOn("kek_id")
-        .select(["id", "org_id", "kek_id", "data_key"])
-        .where("kek_id", "is not", null)
-        .orderBy("kek_id")
-        .execute(),
-    ),
-  );
-  return samples.flat() as (Owner & WrappedKey)[];
-}
-
 /** How many sessions and checkpoints have variables that are not sealed. */
 export async function countUnsealed(db: Queries): Promise<number> {
   const counts = await Promise.all(
@@ -112,13 +96,27 @@ interface Unsealed extends Owner {
   env: Record<string, string>;
 }
 
-/** Rows whose variables are not sealed, because the service had no key-encryption key when they were written. */
+/** Deletes variables that sessions of before the seals kept after their end. */
+export async function deleteUnsealedOfEnded(db: Queries): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ env: null })
+    .where("env", "is not", null)
+    .where("ended_at", "is not", null)
+    .execute();
+}
+
+/**
+ * Rows whose variables are not sealed, because the service had no key-encryption key when they were written. Without ended
+ * sessions, whose variables are deleted.
+ */
 export async function listUnsealed(db: Queries, table: KeyTable, limit: number): Promise<Unsealed[]> {
   const rows = await db
     .selectFrom(table)
     .select(["id", "org_id", "env"])
     .where("env", "is not", null)
     .where("kek_id", "is", null)
+    .$if(table === "sessions", (query) => query.where(sql<boolean>`ended_at is null`))
     .limit(limit)
     .forUpdate()
     .skipLocked()
