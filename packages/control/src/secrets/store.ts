@@ -25,6 +25,21 @@ export async function listSealedValues(db: Queries, sessionIds: readonly string[
   return rows as SealedValue[];
 }
 
+/** Secrets have no `sealed`, since records show only their names. */
+export type ShownValue = Omit<SealedValue, "sealed"> & { sealed: Buffer | null };
+
+/** The part of sealed values that records show. The secrets themselves would make a long list ten times as slow. */
+export async function listShownValues(db: Queries, sessionIds: readonly string[]): Promise<ShownValue[]> {
+  if (sessionIds.length === 0) return [];
+  const rows = await db
+    .selectFrom("sealed_values")
+    .select(["session_id", "kind", "names"])
+    .select(sql<Buffer | null>`case when kind = 'env' then sealed end`.as("sealed"))
+    .where("session_id", "in", sessionIds)
+    .execute();
+  return rows as ShownValue[];
+}
+
 /** Tables with wrapped data keys. */
 export const KEY_TABLES = ["sessions", "checkpoints"] as const;
 export type KeyTable = (typeof KEY_TABLES)[number];
