@@ -26,7 +26,7 @@ export async function listSealedValues(db: Queries, sessionIds: readonly string[
 }
 
 /** Secrets have no `sealed`, since records show only their names. */
-export type ShownValue = Omit<SealedValue, "sealed"> & { sealed: Buffer | null };
+type ShownValue = Omit<SealedValue, "sealed"> & { sealed: Buffer | null };
 
 /** The part of sealed values that records show. The secrets themselves would make a long list ten times as slow. */
 export async function listShownValues(db: Queries, sessionIds: readonly string[]): Promise<ShownValue[]> {
