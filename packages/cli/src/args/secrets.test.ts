@@ -8,6 +8,7 @@ let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(path.join(tmpdir(), "secrets-"));
   writeFileSync(path.join(folder, "token"), "from a file\n");
+  writeFileSync(path.join(folder, "binary"), Buffer.from([0x68, 0xff, 0xfe]));
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -34,6 +35,12 @@ test.each([
   [["MISSING"], "--secret MISSING: the environment has no variable MISSING"],
   [["FROM_ENV", "FROM_ENV"], "--secret FROM_ENV is given twice"],
   [["TOKEN=@/nonexistent"], "cannot read /nonexistent"],
+  [["A=-", "B=-"], "--secret B: the standard input is the value of A already"],
 ])("%j is refused", async (options, message) => {
   await expect(read(...options)).rejects.toThrow(message);
+});
+
+test("a file that is not text is refused, instead of being changed to text", async () => {
+  const file = path.join(folder, "binary");
+  await expect(read(`TOKEN=@${file}`)).rejects.toThrow("--secret TOKEN: the value is not UTF-8 text");
 });

@@ -1,7 +1,7 @@
 /** Reads the values of `--secret`, which never stand on the command line: other users of this machine could see it. */
 import { InvalidArgumentError } from "commander";
 import { UsageError } from "../cli-error.ts";
-import { readText } from "./read-text.ts";
+import { readBytes } from "./read-text.ts";
 
 /** Where the value of a secret is: a variable of the environment, a file, or `-`, the standard input. */
 export interface SecretSource {
@@ -27,13 +27,29 @@ export async function readSecrets(
   variable: (name: string) => string | undefined,
 ): Promise<Record<string, string> | undefined> {
   if (!sources) return undefined;
+  const [ofInput, again] = sources.filter(({ from }) => "file" in from && from.file === "-");
+  if (ofInput && again)
+    throw new UsageError(
+      `--secret ${again.name}: the standard input is the value of ${ofInput.name} already`,
+    );
   const secrets: Record<string, string> = {};
   for (const { name, from } of sources) {
     if (Object.hasOwn(secrets, name)) throw new UsageError(`--secret ${name} is given twice`);
-    if ("file" in from) secrets[name] = (await readText(from.file)).replace(/\r?\n$/, "");
+    if ("file" in from) secrets[name] = decode(name, await readBytes(from.file)).replace(/\r?\n$/, "");
     else secrets[name] = variable(from.variable) ?? missing(name);
   }
   return secrets;
+}
+
+function decode(name: string, bytes: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new UsageError(
+      `--secret ${name}: the value is not UTF-8 text`,
+      "A variable cannot contain other bytes: give the file's base64.",
+    );
+  }
 }
 
 function missing(name: string): never {

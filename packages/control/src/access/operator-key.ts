@@ -4,7 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import path from "node:path";
-import { newOperatorKey } from "./api-key.ts";
+import { API_KEY_PATTERN } from "@vivarium/contract/api";
+import { isOperatorKey, newOperatorKey } from "./api-key.ts";
 import { makeOnce, readIfThere } from "./make-once.ts";
 
 /** The key's digest. */
@@ -13,6 +14,11 @@ export async function loadOperatorKey(controlDir: string): Promise<Buffer> {
   const text = (await readIfThere(file)) ?? (await makeOnce(file, `${newOperatorKey()}\n`));
   const key = text.toString().trim();
   if (key === "") throw new Error(`${file} is empty: delete it, and the next start makes another key`);
+  // No request could be accepted with it.
+  if (!isOperatorKey(key) || !API_KEY_PATTERN.test(key))
+    throw new Error(
+      `${file} does not contain an operator's key: put it back from a backup, or delete it, and the next start makes another key`,
+    );
   return digestOfOperatorKey(key);
 }
 

@@ -40,8 +40,10 @@ export async function makeKekFile(file: string): Promise<Kek[]> {
 /** Adds a key to the file, which seals from then on. */
 export async function addKek(file: string): Promise<void> {
   const text = await readFile(file, "utf8");
-  const added = kekLine(newKek(parseKeks(text, file)));
-  await writeDurably(file, `${text.trimEnd()}\n${added}`, 0o600);
+  const added = `${text.trimEnd()}\n${kekLine(newKek(parseKeks(text, file)))}`;
+  // The number after the highest may be too long: the file must stay one that can be read.
+  parseKeks(added, file);
+  await writeDurably(file, added, 0o600);
 }
 
 async function refuseReadableByOthers(file: string): Promise<void> {

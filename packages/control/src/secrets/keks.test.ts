@@ -137,6 +137,59 @@ test("variables that were kept unsealed are sealed once there is a key", async (
   expect((await control.ask(`GET /v1/sessions/${id}`)).body.env).toEqual({ OLD: "value" });
 });
 
+test("variables of a session that has ended are deleted, not sealed", async () => {
+  const id = await control.createLive();
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  // As a release before the seals left them.
+  await control.sql.query(`update sessions set env = '{"OLD": "value"}' where id = $1`, [id]);
+  await eventually(async () => {
+    const { rows } = await control.sql.query("select env, kek_id from sessions where id = $1", [id]);
+    expect(rows).toEqual([{ env: null, kek_id: null }]);
+  });
+  const { rowCount } = await control.sql.query("select from sealed_values where session_id = $1", [id]);
+  expect(rowCount).toBe(0);
+});
+
+describe("a session whose data key was damaged", () => {
+  const damage = async () => {
+    const id = await control.createLive({ secrets: { A: "1" } });
+    await control.sql.query(
+      `update sessions set data_key = set_byte(data_key, 20, get_byte(data_key, 20) # 1) where id = $1`,
+      [id],
+    );
+    return id;
+  };
+
+  test("holds up no rotation of what comes after it", async () => {
+    const id = await control.createLive({ env: { A: "1" } });
+    const { checkpoint_id: cid } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
+    await damage();
+    const { current } = (await control.ask(`POST ${PATH}`, { key: operator() })).body;
+    await eventually(async () => {
+      const { rows } = await control.sql.query("select kek_id from checkpoints where id = $1", [cid]);
+      expect(rows).toEqual([{ kek_id: current }]);
+    });
+    await control.ask(`DELETE /v1/checkpoints/${cid}`);
+  });
+
+  test("does not stop the service from starting", async () => {
+    const ids = [
+      await control.createLive({ secrets: { A: "1" } }),
+      await control.createLive({ env: { A: "1" } }),
+    ];
+    for (const id of ids) {
+      const { rows } = await control.sql.query(
+        `update sessions set data_key = '\\x01' where id = $1 returning (select data_key from sessions where id = $1) as before`,
+        [id],
+      );
+      // A row that was written later is looked at later.
+      await control.sql.query("update sessions set data_key = data_key where id <> $1", [id]);
+      await (await restart(control.settings.kekSource)).close();
+      await control.sql.query("update sessions set data_key = $2 where id = $1", [id, rows[0].before]);
+    }
+  });
+});
+
 describe("the operator's key", () => {
   test("opens the operator's routes, and nothing of an organisation", async () => {
     expect((await control.ask(`GET ${PATH}`, { key: operator() })).status).toBe(200);

@@ -3,17 +3,23 @@ import { ApiError } from "../errors/api-error.ts";
 import { addKek, type KekSource, makeKekFile, readKeks } from "./kek-source.ts";
 import type { Kek } from "./kek-text.ts";
 
-/** Another process may have added a key; a source is read again no more often than this. */
-const RELOAD_PAUSE_MS = 1_000;
+/** The source is read again for the same missing key no more often than this. */
+const LOOK_PAUSE_MS = 1_000;
 
 export class Keyring {
   readonly #source: KekSource | undefined;
   #keks: readonly Kek[];
-  #readAt = performance.now();
+  /** Current key of the last rotation, or of the start. */
+  #rotatedTo: string | undefined;
+  #reading: Promise<void> = Promise.resolve();
+  #looking: Promise<void> | undefined;
+  /** When a key was looked for in vain, by its id. */
+  readonly #missedAt = new Map<string, number>();
 
   private constructor(source: KekSource | undefined, keks: readonly Kek[]) {
     this.#source = source;
     this.#keks = keks;
+    this.#rotatedTo = this.current?.id;
   }
 
   /** A ring without keys: nothing can be sealed. */
@@ -43,20 +49,34 @@ export class Keyring {
     return this.#keks.map(({ id }) => id);
   }
 
-  /** The key of this id. One that is not loaded may have been added since the source was read. */
-  async require(id: string): Promise<Kek> {
-    const known = this.#find(id) ?? (await this.#reloadAndFind(id));
-    if (known) return known;
-    throw new ApiError("unavailable", `the key-encryption key ${id} is not loaded on this server`, {
-      retryAfterS: null,
-    });
+  /** Whether a rotation adds a key to the file. Otherwise the operator has added one. */
+  get makesKeys(): boolean {
+    return this.#source?.kind === "file" && this.#source.mayMake;
   }
 
-  /** Reads the source again. What cannot be read leaves the ring as it is, and throws. */
+  /** The key of this id. One that is not loaded may have been added since the source was read. */
+  async require(id: string): Promise<Kek> {
+    const known = this.#find(id);
+    if (known) return known;
+    let cause: unknown;
+    const added = await this.#look(id).catch((error: unknown) => {
+      cause = error;
+    });
+    if (added) return added;
+    const message = `the key-encryption key ${id} is not loaded on this server`;
+    throw new ApiError("unavailable", message, { cause, retryAfterS: null });
+  }
+
+  /**
+   * Reads the source again, after the reads before it: an older one must not replace what a newer one found. A source that
+   * cannot be read leaves the ring as it is, and throws.
+   */
   async reload(): Promise<void> {
-    if (!this.#source) return;
-    this.#readAt = performance.now();
-    this.#keks = (await readKeks(this.#source)) ?? this.#keks;
+    const source = this.#source;
+    if (!source) return;
+    const read = async () => this.#take((await readKeks(source)) ?? []);
+    this.#reading = this.#reading.then(read, read);
+    await this.#reading;
   }
 
   /** Takes over a key that another process has added to the file. */
@@ -64,21 +84,51 @@ export class Keyring {
     if (this.#source?.kind === "file") await this.reload();
   }
 
-  /** Adds a new key to the file, or takes over what the operator has added. Whether there is a new current key. */
+  /**
+   * Adds a new key to the file, or takes over the operator's. Whether there is a new current key since the last rotation,
+   * which another part may have taken over before.
+   */
   async rotate(): Promise<boolean> {
-    const before = this.current?.id;
     if (this.#source?.kind === "file" && this.#source.mayMake) await addKek(this.#source.file);
     await this.reload();
-    return this.current?.id !== before;
+    const before = this.#rotatedTo;
+    this.#rotatedTo = this.current?.id;
+    return this.#rotatedTo !== before;
+  }
+
+  /**
+   * A key that is gone from the source still opens until the process ends: rows may need it. Another key of a known name
+   * is refused: what it seals would not open beside what is sealed already.
+   */
+  #take(keks: readonly Kek[]): void {
+    for (const { id, key } of keks) {
+      if (this.#find(id)?.key.equals(key) ?? true) continue;
+      throw new ApiError(
+        "conflict",
+        `the source of the key-encryption keys has another key called ${id} than the one in use: put the old one back, and add the new one after it with a name of its own`,
+      );
+    }
+    const gone = this.#keks.filter(({ id }) => !keks.some((kek) => kek.id === id));
+    this.#keks = [...gone, ...keks];
   }
 
   #find(id: string): Kek | undefined {
     return this.#keks.find((kek) => kek.id === id);
   }
 
-  async #reloadAndFind(id: string): Promise<Kek | undefined> {
-    if (performance.now() - this.#readAt < RELOAD_PAUSE_MS) return undefined;
-    await this.reload();
+  /** Those who look at the same time share one read. */
+  async #look(id: string): Promise<Kek | undefined> {
+    const missedAt = this.#missedAt.get(id);
+    if (missedAt !== undefined && performance.now() - missedAt < LOOK_PAUSE_MS) return undefined;
+    this.#looking ??= this.reload().finally(() => {
+      this.#looking = undefined;
+    });
+    try {
+      await this.#looking;
+    } finally {
+      if (this.#find(id)) this.#missedAt.delete(id);
+      else this.#missedAt.set(id, performance.now());
+    }
     return this.#find(id);
   }
 }

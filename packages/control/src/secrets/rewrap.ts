@@ -8,6 +8,7 @@ import type { Kek } from "./kek-text.ts";
 import type { Keyring } from "./keyring.ts";
 import {
   countDataKeys,
+  deleteUnsealedOfEnded,
   insertSealedValues,
   KEY_TABLES,
   type KeyTable,
@@ -26,14 +27,20 @@ export interface RewrapDeps {
 }
 
 export async function rewrapAll({ db, keyring }: RewrapDeps): Promise<void> {
+  await deleteUnsealedOfEnded(db);
   await keyring.refresh();
+  const ids = [...(await countDataKeys(db)).keys()];
+  // A key that another process has taken over already is found now. Otherwise its rows would be taken back to an older one.
+  for (const id of ids) await keyring.require(id).catch(() => undefined);
   const kek = keyring.current;
   if (!kek) return;
-  const others = [...(await countDataKeys(db)).keys()].filter((id) => id !== kek.id);
+  const failures: unknown[] = [];
   for (const table of KEY_TABLES) {
-    for (const other of others) await rewrapTable({ db, keyring }, kek, table, other);
+    for (const other of ids.filter((id) => id !== kek.id))
+      await rewrapTable({ db, keyring }, kek, table, other).catch((error: unknown) => failures.push(error));
     while (await sealSome(db, kek, table));
   }
+  if (failures.length > 0) throw failures[0];
 }
 
 /** A row whose key is not loaded, or which does not open, stays as it is and stops no other. */

@@ -5,13 +5,17 @@ import type { Keyring } from "./keyring.ts";
 import { lockRotation } from "./store.ts";
 
 export async function rotateKek({ db, keyring }: { db: Database; keyring: Keyring }): Promise<void> {
-  await db.transaction().execute(async (tx) => {
-    // Two processes that add a key to one file at once would lose one of them.
+  if (keyring.makesKeys ? await rotateAlone(db, keyring) : await keyring.rotate()) return;
+  throw new ApiError(
+    "conflict",
+    `${keyring.current?.id} is still the last key of its source: add a new one after it, and ask again (docs/operate/secrets.md)`,
+  );
+}
+
+/** Two processes that add a key to one file at once would lose one of them. */
+async function rotateAlone(db: Database, keyring: Keyring): Promise<boolean> {
+  return await db.transaction().execute(async (tx) => {
     await lockRotation(tx);
-    if (await keyring.rotate()) return;
-    throw new ApiError(
-      "conflict",
-      `${keyring.current?.id} is still the last key of its source: add a new one after it, and ask again (docs/operate/secrets.md)`,
-    );
+    return await keyring.rotate();
   });
 }

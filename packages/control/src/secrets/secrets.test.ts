@@ -89,6 +89,21 @@ describe("a session with secrets", () => {
     await control.ask(`DELETE /v1/checkpoints/${cid}`);
   });
 
+  test("cannot have a name, or a size, that the variables of its checkpoint rule out", async () => {
+    const id = await control.createLive({ env: { MODE: PLAIN, LONG: "x".repeat(60_000) } });
+    const { checkpoint_id: cid } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
+    const start = (body: object) => control.ask(`POST /v1/checkpoints/${cid}/sessions`, { body });
+    const twice = await start({ secrets: { MODE: CANARY } });
+    expect([twice.status, twice.body.error]).toEqual([
+      400,
+      "secrets.MODE: must not be in env as well, and the checkpoint's env has it",
+    ]);
+    const large = await start({ secrets: { TOKEN: "x".repeat(10_000) } });
+    expect([large.status, large.body.code]).toEqual([400, "validation"]);
+    expect((await start({ secrets: { TOKEN: CANARY } })).status).toBe(200);
+    await control.ask(`DELETE /v1/checkpoints/${cid}`);
+  });
+
   test("keeps them over a pause and a wake", async () => {
     const id = await create();
     await control.ask(`POST /v1/sessions/${id}/pause`);

@@ -25,6 +25,21 @@ export async function listSealedValues(db: Queries, sessionIds: readonly string[
   return rows as SealedValue[];
 }
 
+/** Secrets have no `sealed`, since records show only their names. */
+type ShownValue = Omit<SealedValue, "sealed"> & { sealed: Buffer | null };
+
+/** The part of sealed values that records show. The secrets themselves would make a long list ten times as slow. */
+export async function listShownValues(db: Queries, sessionIds: readonly string[]): Promise<ShownValue[]> {
+  if (sessionIds.length === 0) return [];
+  const rows = await db
+    .selectFrom("sealed_values")
+    .select(["session_id", "kind", "names"])
+    .select(sql<Buffer | null>`case when kind = 'env' then sealed end`.as("sealed"))
+    .where("session_id", "in", sessionIds)
+    .execute();
+  return rows as ShownValue[];
+}
+
 /** Tables with wrapped data keys. */
 export const KEY_TABLES = ["sessions", "checkpoints"] as const;
 export type KeyTable = (typeof KEY_TABLES)[number];
@@ -43,22 +58,6 @@ export async function countDataKeys(db: Queries): Promise<Map<string, number>> {
       counts.set(String(kek_id), (counts.get(String(kek_id)) ?? 0) + count);
   }
   return counts;
-}
-
-/** One wrapped data key for each key-encryption key that wraps any. */
-export async function listSamples(db: Queries): Promise<(Owner & WrappedKey)[]> {
-  const samples = await Promise.all(
-    KEY_TABLES.map((table) =>
-      db
-        .selectFrom(table)
-        .distinctOn("kek_id")
-        .select(["id", "org_id", "kek_id", "data_key"])
-        .where("kek_id", "is not", null)
-        .orderBy("kek_id")
-        .execute(),
-    ),
-  );
-  return samples.flat() as (Owner & WrappedKey)[];
 }
 
 /** How many sessions and checkpoints have variables that are not sealed. */
@@ -112,13 +111,27 @@ interface Unsealed extends Owner {
   env: Record<string, string>;
 }
 
-/** Rows whose variables are not sealed, because the service had no key-encryption key when they were written. */
+/** Deletes variables that sessions of before the seals kept after their end. */
+export async function deleteUnsealedOfEnded(db: Queries): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ env: null })
+    .where("env", "is not", null)
+    .where("ended_at", "is not", null)
+    .execute();
+}
+
+/**
+ * Rows whose variables are not sealed, because the service had no key-encryption key when they were written. Without ended
+ * sessions, whose variables are deleted.
+ */
 export async function listUnsealed(db: Queries, table: KeyTable, limit: number): Promise<Unsealed[]> {
   const rows = await db
     .selectFrom(table)
     .select(["id", "org_id", "env"])
     .where("env", "is not", null)
     .where("kek_id", "is", null)
+    .$if(table === "sessions", (query) => query.where(sql<boolean>`ended_at is null`))
     .limit(limit)
     .forUpdate()
     .skipLocked()

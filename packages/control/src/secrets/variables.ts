@@ -4,7 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { newDataKey, type Owner, openDataKey, openValues, sealValues, type WrappedKey } from "./data-key.ts";
 import type { Keyring } from "./keyring.ts";
-import { insertSealedValues, listSealedValues, type SealedValue } from "./store.ts";
+import { insertSealedValues, listSealedValues, listShownValues, type SealedValue } from "./store.ts";
 
 type Values = Record<string, string>;
 
@@ -89,7 +89,7 @@ export async function readShownVariables(
   sessions: readonly Sealable[],
 ): Promise<(session: Sealable) => ShownVariables> {
   const sealed = sessions.filter(isSealed);
-  const values = await listSealedValues(
+  const values = await listShownValues(
     deps.db,
     sealed.map(({ id }) => id),
   );
@@ -98,7 +98,7 @@ export async function readShownVariables(
     const own = values.filter(({ session_id: id }) => id === session.id);
     const env = own.find(({ kind }) => kind === "env");
     const secrets = own.find(({ kind }) => kind === "secrets");
-    const opened = env && (await openEnv(deps, session, env.sealed));
+    const opened = env?.sealed && (await openEnv(deps, session, env.sealed));
     shown.set(session.id, {
       ...(opened && { env: opened }),
       ...(secrets && { secret_names: secrets.names }),
@@ -123,7 +123,7 @@ async function openEnv(
 /** Whether the session has secrets, so that its memory may contain them. */
 export async function hasSecrets(db: Queries, session: Sealable): Promise<boolean> {
   if (!isSealed(session)) return false;
-  return (await listSealedValues(db, [session.id])).some(({ kind }) => kind === "secrets");
+  return (await listShownValues(db, [session.id])).some(({ kind }) => kind === "secrets");
 }
 
 /** Columns of a checkpoint's variables. A checkpoint has no secrets. */

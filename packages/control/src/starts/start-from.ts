@@ -16,6 +16,7 @@ import type { StartDeps } from "./deps.ts";
 type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env"> & {
   egress?: StoredPolicy;
   no_sudo?: boolean;
+  secrets?: Record<string, string> | null;
 };
 
 const OPEN: StoredPolicy = { mode: "allow", allow: [] };
@@ -73,7 +74,7 @@ async function startFromCheckpoint({ keyring }: StartDeps, tx: Queries, scope: S
     baseline: checkpoint.baseline,
     origin_snapshot_id: checkpoint.id as string | null,
     origin_checkpoint_id: checkpoint.id as string | null,
-    env: joinEnv(await openCheckpointEnv(keyring, checkpoint), request.env),
+    env: joinEnv(await openCheckpointEnv(keyring, checkpoint), request),
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
     // `no_sudo` cannot be undone: a guest without sudo has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
@@ -91,13 +92,18 @@ function sizeOf(what: string, size: Size, asked: string | null | undefined): Siz
   );
 }
 
-function joinEnv(
-  saved: Record<string, string>,
-  asked: Record<string, string> | null | undefined,
-): Record<string, string> {
-  const env = { ...saved, ...asked };
-  if (variablesBytes(env) <= LIMITS.envTotalBytes) return env;
-  throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with the checkpoint's`);
+/** The checkpoint's variables and those of the request, under the rules for `env` and `secrets` of one request. */
+function joinEnv(saved: Record<string, string>, request: StartRequest): Record<string, string> {
+  const env = { ...saved, ...request.env };
+  const secrets = request.secrets ?? {};
+  const twice = Object.keys(secrets).find((key) => Object.hasOwn(env, key));
+  if (twice !== undefined)
+    throw invalidField(`secrets.${twice}`, "must not be in env as well, and the checkpoint's env has it");
+  if (variablesBytes(env) + variablesBytes(secrets) <= LIMITS.envTotalBytes) return env;
+  throw invalidField(
+    "env",
+    `must be at most ${LIMITS.envTotalBytes} bytes together with the checkpoint's and with secrets`,
+  );
 }
 
 export function mapOrNull(map: Record<string, string> | null | undefined): string | null {
