@@ -59,6 +59,7 @@ function rowOf(session: SessionRow, body: CheckpointCreate, snapshot: SnapshotSt
     baseline: session.baseline,
     egress: JSON.stringify(session.egress),
     no_sudo: session.no_sudo,
+    may_hold_secrets: session.may_hold_secrets,
   };
 }
 

@@ -126,6 +126,7 @@ interface StartColumns {
   origin_snapshot_id: string | null;
   origin_checkpoint_id: string | null;
   parent_session_id: string | null;
+  may_hold_secrets: Generated<boolean>;
   status_detail: string | null;
 }
 
@@ -220,6 +221,7 @@ export interface CheckpointTable {
   kek_id: string | null;
   data_key: Buffer | null;
   sealed_env: Buffer | null;
+  may_hold_secrets: Generated<boolean>;
   egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
   no_sudo: boolean;
 }

@@ -181,6 +181,7 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     egress_cap_bytes: parent.egress_cap_bytes,
     egress_limit_bytes: parent.egress_cap_bytes,
     no_sudo: parent.no_sudo,
+    may_hold_secrets: parent.may_hold_secrets,
     on_pty_detach: parent.on_pty_detach,
     paused_ttl_ms: parent.paused_ttl_ms,
     idle_timeout_ms: parent.idle_timeout_ms,

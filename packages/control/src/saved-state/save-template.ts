@@ -6,7 +6,6 @@ import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { hasSecrets } from "../secrets/variables.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
@@ -30,7 +29,7 @@ export async function saveTemplate(
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
     prefix: "tpl_",
-    check: (session) => refuseSecrets(deps, session),
+    check: refuseSecrets,
     find: findVersionById,
     keep: (tx, session, { snapshot_id: id }) => keepVersion(tx, session, { id, name, description }),
     by,
@@ -45,12 +44,15 @@ export async function saveTemplate(
   return { template: toTemplate(row, versions, deps.node.lastKnown), timings };
 }
 
-/** Sessions of a template start with its memory, which may contain the secrets of the session that it was made from. */
-async function refuseSecrets(deps: SaveTemplateDeps, session: SessionRow): Promise<void> {
-  if (!(await hasSecrets(deps.db, session))) return;
+/**
+ * Sessions of a template start with its memory, which may contain the secrets of the session that it was made from, or of
+ * one whose checkpoint that session was started from.
+ */
+async function refuseSecrets(session: SessionRow): Promise<void> {
+  if (!session.may_hold_secrets) return;
   throw new ApiError(
     "conflict",
-    "the session has secrets, which its memory may contain, and a template keeps memory; " +
+    "the session has secrets, or comes from one that had, and its memory may contain them, which a template keeps; " +
       "prepare the template in a session without secrets",
   );
 }

@@ -13,7 +13,7 @@ export class Keyring {
   #rotatedTo: string | undefined;
   #reading: Promise<void> = Promise.resolve();
   #looking: Promise<void> | undefined;
-  /** When a key was looked for in vain, by its id. */
+  /** When a key was looked for and not found, by its id. */
   readonly #missedAt = new Map<string, number>();
 
   private constructor(source: KekSource | undefined, keks: readonly Kek[]) {
@@ -116,7 +116,7 @@ export class Keyring {
     return this.#keks.find((kek) => kek.id === id);
   }
 
-  /** Those who look at the same time share one read. */
+  /** Callers that look at the same time share one read. */
   async #look(id: string): Promise<Kek | undefined> {
     const missedAt = this.#missedAt.get(id);
     if (missedAt !== undefined && performance.now() - missedAt < LOOK_PAUSE_MS) return undefined;

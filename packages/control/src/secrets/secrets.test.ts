@@ -118,6 +118,14 @@ describe("a session with secrets", () => {
       409,
       expect.stringMatching(/^the session has secrets/),
     ]);
+    const { checkpoint_id: cid } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
+    const { body: started } = await control.ask(`POST /v1/checkpoints/${cid}/sessions`);
+    const { children } = (await control.ask(`POST /v1/sessions/${started.session_id}/fork`)).body;
+    for (const heir of [started.session_id, children[0]]) {
+      const saved = await control.ask(`POST /v1/sessions/${heir}/templates`, { body: { name: "mine" } });
+      expect(saved.status).toBe(409);
+    }
+    await control.ask(`DELETE /v1/checkpoints/${cid}`);
     const plain = await control.createLive();
     const allowed = await control.ask(`POST /v1/sessions/${plain}/templates`, { body: { name: "mine" } });
     expect(allowed.status).toBe(200);

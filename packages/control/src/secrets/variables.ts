@@ -120,12 +120,6 @@ async function openEnv(
   }
 }
 
-/** Whether the session has secrets, so that its memory may contain them. */
-export async function hasSecrets(db: Queries, session: Sealable): Promise<boolean> {
-  if (!isSealed(session)) return false;
-  return (await listShownValues(db, [session.id])).some(({ kind }) => kind === "secrets");
-}
-
 /** Columns of a checkpoint's variables. A checkpoint has no secrets. */
 export function sealCheckpointEnv(
   keyring: Keyring,

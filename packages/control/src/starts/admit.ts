@@ -59,6 +59,7 @@ export async function admitSession(
     ...settings,
     ...columns,
     ...owner,
+    may_hold_secrets: settings.may_hold_secrets || Object.keys(secrets).length > 0,
     egress_cap_bytes: capBytes,
     // The first machine has sent nothing yet, so its limit is the whole cap.
     egress_limit_bytes: capBytes,

@@ -59,6 +59,8 @@ async function startFromTemplate(
     env: request.env ?? {},
     egress: JSON.stringify(request.egress ?? OPEN),
     no_sudo: request.no_sudo || saved?.noSudo || false,
+    // A session that may hold secrets is not made into a template.
+    may_hold_secrets: false,
     may_keep_alive: Boolean(saved),
   };
   return { start, refusal };
@@ -78,6 +80,7 @@ async function startFromCheckpoint({ keyring }: StartDeps, tx: Queries, scope: S
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
     // `no_sudo` cannot be undone: a guest without sudo has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
+    may_hold_secrets: checkpoint.may_hold_secrets,
     may_keep_alive: true,
   };
 }

@@ -2,11 +2,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KekStatus } from "@vivarium/sdk";
 import { Command } from "commander";
+import { CliError } from "../../cli-error.ts";
 import { connectAsOperator } from "../../connect.ts";
 import { renderKeks } from "../../print/kek.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 
 const POLL_MS = 1_000;
+/** The service works on what is left every ten seconds. Without progress for this long, something cannot be opened. */
+const STUCK_MS = 45_000;
 
 export function kekCommand(): Command {
   return new Command("kek")
@@ -42,13 +45,23 @@ function rotateCommand(): Verb {
       const client = await connectAsOperator(call.config);
       let status = await client.operator.rotateKek();
       call.terminal.note(`viv: ${status.current} seals from now on`);
-      for (let left = leftIn(status); left > 0; left = leftIn(status)) {
+      let progressAt = performance.now();
+      for (let left = leftIn(status); left > 0; ) {
         call.terminal.note(`viv: ${left} of them are still sealed with an older key`);
         await sleep(POLL_MS);
         status = await client.operator.kekStatus();
+        if (leftIn(status) < left) progressAt = performance.now();
+        left = leftIn(status);
+        if (left > 0 && performance.now() - progressAt > STUCK_MS) throw stuck(left);
       }
       call.print(status, renderKeks);
     });
+}
+
+function stuck(left: number): CliError {
+  return new CliError(`${left} of them stay sealed with an older key`, {
+    hint: "Keep that key. control.log names what cannot be opened.",
+  });
 }
 
 /** Data keys under older keys. Those under a key that is not loaded stay, and are not waited for. */
