@@ -22,8 +22,11 @@ export class Needles {
   readonly #depth: Uint16Array;
   readonly #isEnd: Uint8Array;
   #count = 1;
+  /** Length of the shortest needle. */
+  readonly shortest: number;
 
   constructor(needles: readonly Uint8Array[]) {
+    this.shortest = Math.min(...needles.map(({ length }) => length));
     const most = needles.reduce((sum, { length }) => sum + length, 1);
     this.#byte = new Uint8Array(most);
     this.#child = new Uint32Array(most);

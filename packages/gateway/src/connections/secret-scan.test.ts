@@ -94,9 +94,12 @@ test("every secret is found in every form behind any text", () => {
 test("bytes that may begin a secret are released early on demand, and the secret is found still", () => {
   const scan = new SecretScan(needles);
   expect(scan.read(Buffer.from("ends in sk-")).clean.toString()).toBe("ends in ");
-  expect(scan.uncertain).toBe(3);
+  expect(scan.mayRelease).toBe(true);
   expect(scan.release().toString()).toBe("sk-");
-  expect(scan.read(Buffer.from(SECRET.slice(3)))).toEqual({ clean: Buffer.alloc(0), isHit: true });
+  expect(scan.mayRelease).toBe(false);
+  expect(scan.read(Buffer.from(SECRET.slice(3, -1))).clean).toHaveLength(0);
+  expect(scan.mayRelease).toBe(false);
+  expect(scan.read(Buffer.from(SECRET.slice(-1)))).toEqual({ clean: Buffer.alloc(0), isHit: true });
 });
 
 test("the secret of a header's value is what follows the scheme; of Basic also the pair and its password", () => {
@@ -136,13 +139,14 @@ test("throughput of ordinary answers", () => {
   ];
   for (const [what, body] of bodies) {
     const scan = new SecretScan(own);
-    const started = performance.now();
+    const started = process.cpuUsage();
     const rounds = 16;
     for (let round = 0; round < rounds; round++) {
       for (let at = 0; at < body.length; at += 65_536) scan.read(body.subarray(at, at + 65_536));
     }
-    const rate = (body.length * rounds) / 1e6 / ((performance.now() - started) / 1000);
-    process.stdout.write(`${what}: ${rate.toFixed(0)} MB/s\n`);
+    const { user } = process.cpuUsage(started);
+    const rate = (body.length * rounds) / user;
+    process.stdout.write(`${what}: ${rate.toFixed(0)} MB a second of computing\n`);
     expect(rate).toBeGreaterThan(2);
   }
 });

@@ -6,6 +6,8 @@
 import { type Escapes, JSON_ESCAPES, MORE, NOT_ESCAPED, PERCENT } from "./escapes.ts";
 import type { Needles, Reading } from "./needles.ts";
 
+/** Most characters of a secret that may be released before the rest has come. */
+const MAX_RELEASED = 8;
 const NOTHING = Buffer.alloc(0);
 
 export interface Scanned {
@@ -26,8 +28,17 @@ export class SecretScan {
     this.#decoded = [PERCENT, JSON_ESCAPES].map((escapes) => new DecodedReading(needles, escapes));
   }
 
-  /** Bytes that are held back, the beginning of a secret perhaps. Those that were released early count too. */
-  get uncertain(): number {
+  /** Whether the held bytes can only be a small part of a secret, so that they may be released. */
+  get mayRelease(): boolean {
+    const depths = [this.#state, ...this.#decoded.map(({ state }) => state)].map((state) =>
+      this.#needles.depthOf(state),
+    );
+    const most = Math.min(MAX_RELEASED, this.#needles.shortest / 2);
+    return this.#held.length > 0 && Math.max(...depths) <= most;
+  }
+
+  /** Bytes at the end of the stream that may begin a secret. */
+  get #uncertain(): number {
     const depths = this.#decoded.map((reading) => reading.uncertain);
     return Math.max(this.#needles.depthOf(this.#state), ...depths);
   }
@@ -48,7 +59,7 @@ export class SecretScan {
       this.#held = NOTHING;
       return { clean: all.subarray(0, Math.max(0, Math.min(...starts))), isHit: true };
     }
-    const clean = Math.max(0, all.length - this.uncertain);
+    const clean = Math.max(0, all.length - this.#uncertain);
     // A copy: a few held bytes would keep a whole chunk in memory.
     this.#held = clean === all.length ? NOTHING : Buffer.from(all.subarray(clean));
     return { clean: all.subarray(0, clean), isHit: false };
@@ -80,6 +91,10 @@ class DecodedReading {
   constructor(needles: Needles, escapes: Escapes) {
     this.#needles = needles;
     this.#escapes = escapes;
+  }
+
+  get state(): number {
+    return this.#state;
   }
 
   /** Most bytes of the stream that the beginning of a needle, and an incomplete escape behind it, may take. */
