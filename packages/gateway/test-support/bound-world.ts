@@ -146,7 +146,7 @@ export async function startBoundWorld(
   const interceptor = { roots: createSecureContext({ ca: roots.certificatePem }), limits };
   const world = await startWorld(prefix, { http: port, tls: port }, log, { interceptor });
   world.names.script = (name) => [a(name, `${prefix}.80`)];
-  await world.apply({ first: deny(HOST, "*.example") });
+  await world.apply({ first: deny(HOST, "other.example", "x.example") });
   let version = 0;
   const opened = new Set<Socket>();
   const reports: ConnectionEntry[] = [];

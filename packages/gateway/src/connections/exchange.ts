@@ -94,8 +94,8 @@ class Exchange {
   #admit(): { active: ActiveConnection; allowed: Allowed } | Refusal {
     const { origin, isAllowed, isLeased } = this.#deps;
     const active = origin.active();
-    if (!isAllowed()) return refusal("egress_denied", `the egress policy does not allow ${origin.host}`);
     if (!active) return refusal(origin.closedCode, `the Connection to ${origin.host} may not be used any more`);
+    if (!isAllowed()) return refusal("egress_denied", `the egress policy does not allow ${origin.host}`);
     const allowed = judgeRequest(this.#request, { host: origin.host, ...active });
     if ("code" in allowed) return allowed;
     if (!isLeased()) return refusal("connection_upstream", "the service cannot be reached");

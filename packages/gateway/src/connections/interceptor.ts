@@ -5,8 +5,9 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { type SecureContext, TLSSocket } from "node:tls";
+import { createServer, type SecureContext, type TLSSocket } from "node:tls";
 import type { ConnectionEntry } from "@vivarium/contract/gateway";
+import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
 import { normaliseName } from "../policy/names.ts";
 import type { BoundConnections } from "./bound-connections.ts";
@@ -16,7 +17,7 @@ import { serveHttp2 } from "./guest-http2.ts";
 import type { GuestRequest } from "./guest-request.ts";
 import type { ActiveConnection, OpenConnection, Origin } from "./origin.ts";
 import { secure, systemRoots, type Upstream } from "./upstream.ts";
-import { Http1Upstream } from "./upstream-http1.ts";
+import { FOR_STREAMS, Http1Upstream } from "./upstream-http1.ts";
 import { Http2Upstream } from "./upstream-http2.ts";
 
 export interface Limits {
@@ -83,12 +84,7 @@ export class Interceptor {
         report({ ...entry, session_id: flow.sessionId, connection: origin.name, host: origin.host }),
     });
     flow.guest.unshift(received);
-    const socket = new TLSSocket(flow.guest, {
-      isServer: true,
-      secureContext,
-      ALPNProtocols: [HTTP2, HTTP1],
-    });
-    this.#whenSecure(socket, () => {
+    this.#whenSecure(flow.guest, secureContext, (socket) => {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
       socket.setTimeout(this.#limits.idleMs, () => socket.destroy());
       if (socket.alpnProtocol === HTTP2) {
@@ -101,15 +97,21 @@ export class Interceptor {
     });
   }
 
-  #whenSecure(socket: TLSSocket, then: () => void): void {
-    const late = setTimeout(() => socket.destroy(), this.#limits.handshakeMs);
-    socket.on("error", () => socket.destroy());
-    socket.on("_tlsError", () => socket.destroy());
-    socket.once("close", () => clearTimeout(late));
-    socket.once("secure", () => {
-      clearTimeout(late);
-      then();
+  /** A server for this connection alone: with a shared one the secure socket could not be matched to the guest's. */
+  #whenSecure(guest: Socket, context: SecureContext, then: (socket: TLSSocket) => void): void {
+    const { log } = this.#deps;
+    const server = createServer({
+      SNICallback: (_name, choose) => choose(null, context),
+      ALPNProtocols: [HTTP2, HTTP1],
+      handshakeTimeout: this.#limits.handshakeMs,
     });
+    const onSecure = (socket: TLSSocket) => {
+      socket.on("error", () => socket.destroy());
+      then(socket);
+    };
+    server.once("secureConnection", guarded(log, onSecure, (socket) => socket.destroy()));
+    server.on("tlsClientError", () => guest.destroy());
+    server.emit("connection", guest);
   }
 }
 
@@ -196,7 +198,7 @@ class GuestConnection implements OpenConnection {
     const upstream =
       first.alpnProtocol === HTTP2
         ? new Http2Upstream(first, { host: this.#deps.origin.host, secretHeader: credential.headerName })
-        : new Http1Upstream(first, () => this.#dial([HTTP1]));
+        : new Http1Upstream(first, this.isHttp2 ? FOR_STREAMS : 1, () => this.#dial([HTTP1]));
     this.#upstreams.add(upstream);
     return upstream;
   }

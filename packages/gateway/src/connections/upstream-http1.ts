@@ -13,8 +13,8 @@ import {
   type UpstreamRequest,
 } from "./upstream.ts";
 
-/** Connections for the streams of one HTTP/2 connection of a guest. A guest with HTTP/1.1 has one. */
-const MAX_CONNECTIONS = 8;
+/** Connections for the streams of one HTTP/2 connection of a guest. A guest with HTTP/1.1 needs one. */
+export const FOR_STREAMS = 8;
 /** Statuses of answers without a body. */
 const NO_BODY = [204, 304];
 
@@ -22,9 +22,9 @@ export class Http1Upstream implements Upstream {
   readonly #agent: OriginAgent;
   readonly #requests = new Set<ClientRequest>();
 
-  /** `first` is connected already; `connectAgain` makes further connections. */
-  constructor(first: TLSSocket, connectAgain: () => Promise<TLSSocket>) {
-    this.#agent = new OriginAgent(first, connectAgain);
+  /** `first` is connected already; `connectAgain` makes further connections, up to `most` at a time. */
+  constructor(first: TLSSocket, most: number, connectAgain: () => Promise<TLSSocket>) {
+    this.#agent = new OriginAgent(first, most, connectAgain);
   }
 
   readonly isUsable = true;
@@ -94,8 +94,8 @@ class OriginAgent extends Agent {
   #first: TLSSocket | undefined;
   readonly #connectAgain: () => Promise<TLSSocket>;
 
-  constructor(first: TLSSocket, connectAgain: () => Promise<TLSSocket>) {
-    super({ keepAlive: true, maxSockets: MAX_CONNECTIONS });
+  constructor(first: TLSSocket, most: number, connectAgain: () => Promise<TLSSocket>) {
+    super({ keepAlive: true, maxSockets: most });
     this.#first = first;
     this.#connectAgain = connectAgain;
   }
