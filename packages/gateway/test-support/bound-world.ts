@@ -42,6 +42,7 @@ export function valuesIn({ rawHeaders }: Pick<Received, "rawHeaders">, name: str
 export class TestOrigin {
   readonly received: Received[] = [];
   readonly sockets = new Set<Socket>();
+  connections = 0;
   readonly server: Server;
   answer: RequestListener = (_request, response) => void response.end("ok");
   /** Set to false when the answer reads the body itself. */
@@ -55,6 +56,7 @@ export class TestOrigin {
         ? createHttps({ ...pair, ALPNProtocols: ["http/1.1"], shouldUpgradeCallback: () => false }, listener)
         : createSecureServer({ ...pair, allowHTTP1: true }, listener as never);
     this.server.on("connection", (socket: Socket) => {
+      this.connections += 1;
       this.sockets.add(socket);
       socket.on("error", () => {}).once("close", () => this.sockets.delete(socket));
     });

@@ -2,7 +2,7 @@
  * Bounds the pieces that an HTTP/2 stream holds. Flow control limits their bytes, not their number: in pieces of one byte
  * a full window takes a hundred times its size of memory.
  */
-import { constants, type Http2Stream } from "node:http2";
+import type { Http2Stream } from "node:http2";
 
 const MAX_PIECES = 2_048;
 
@@ -14,8 +14,7 @@ export function boundPieces(stream: Http2Stream): void {
     if (chunk === null || stream.readableLength === 0) pieces = 0;
     pieces += 1;
     if (pieces > MAX_PIECES) {
-      stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      stream.destroy();
+      stream.destroy(new Error("too many pieces wait to be read"));
       return false;
     }
     return push(chunk, encoding);

@@ -7,8 +7,6 @@ export const NOT_ESCAPED = -2;
 export interface Escapes {
   /** The byte that begins an escape. */
   opener: number;
-  /** Most bytes of one escape. */
-  longest: number;
   /** The byte that these bytes stand for, or MORE, or NOT_ESCAPED. `bytes` begins with the opener. */
   decode: (bytes: readonly number[]) => number;
 }
@@ -18,7 +16,6 @@ const OTHER = 0;
 
 export const PERCENT: Escapes = {
   opener: 0x25,
-  longest: 3,
   decode(bytes) {
     const last = hexOf(bytes.at(-1) as number);
     if (bytes.length === 1) return MORE;
@@ -35,7 +32,6 @@ const U = 0x75;
 
 export const JSON_ESCAPES: Escapes = {
   opener: 0x5c,
-  longest: 6,
   decode(bytes) {
     if (bytes.length === 1) return MORE;
     if (bytes[1] !== U) return SHORT.get(bytes[1] as number) ?? NOT_ESCAPED;

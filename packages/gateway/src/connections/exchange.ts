@@ -4,7 +4,7 @@
  */
 import { copyBody } from "@vivarium/http1/copy-body";
 import { type Guard, guarded } from "@vivarium/http1/guard";
-import { valuesOf } from "@vivarium/http1/headers";
+import { type Header, valuesOf } from "@vivarium/http1/headers";
 import type { Log } from "@vivarium/kit/log";
 import type { ConnectionEntry } from "@vivarium/contract/gateway";
 import { GuardedBody } from "./guarded-body.ts";
@@ -28,8 +28,8 @@ export interface ExchangeDeps {
   isLeased: () => boolean;
   /** Connects to the origin, or returns the connection of earlier requests. Rejects when the origin is not reachable. */
   connect: (active: ActiveConnection) => Promise<Upstream>;
-  /** Ends the guest's connection with everything on it. */
-  destroy: () => void;
+  /** Ends the guest's connection, and everything that serves it. */
+  end: () => void;
   report: (entry: Omit<ConnectionEntry, "session_id" | "connection" | "host">) => void;
 }
 
@@ -144,13 +144,11 @@ class Exchange {
       scan: credential.scan(),
       to: answer.to,
       onEnd: () => {
-        const trailers = headersForGuest(received.trailers(), isSecret);
-        if (trailers.isReflected) this.#noteReflection();
-        if (!this.#isOver) answer.end(trailers.headers);
+        received.trailers().then(this.#guard((trailers) => this.#endAnswer(trailers, isSecret)), () => this.fail());
       },
       onHit: () => {
         this.#noteReflection();
-        this.#deps.destroy();
+        this.#deps.end();
       },
     });
     this.#body = guardedBody;
@@ -160,6 +158,13 @@ class Exchange {
     watchRatio(decoder, () => this.fail());
     copyBody(body, decoder, this.#guard);
     decoder.pipe(guardedBody);
+  }
+
+  #endAnswer(received: readonly Header[], isSecret: (text: string) => boolean): void {
+    if (this.#isOver) return;
+    const trailers = headersForGuest(received, isSecret);
+    if (trailers.isReflected) this.#noteReflection();
+    if (!this.#isOver) this.#request.answer.end(trailers.headers);
   }
 
   #noteReflection(): void {

@@ -70,7 +70,9 @@ class Http2Answer implements GuestAnswer {
     this.to = stream;
     stream.on("wantTrailers", () => {
       // A stream that was cut meanwhile has no end to announce.
-      if (!stream.destroyed && !stream.closed) stream.sendTrailers(fieldsOf(this.#trailers));
+      if (stream.destroyed || stream.closed) return;
+      stream.sendTrailers(fieldsOf(this.#trailers));
+      this.#stopReading();
     });
   }
 
@@ -91,13 +93,11 @@ class Http2Answer implements GuestAnswer {
   end(trailers: readonly Header[]): void {
     this.#trailers = trailers;
     this.to.end();
-    this.#stopReading();
   }
 
   refuse(status: number, body: string): void {
     this.to.respond({ ...fieldsOf(refusalHeaders(body)), ":status": status });
-    this.to.end(body);
-    this.#stopReading();
+    this.to.end(body, () => this.#stopReading());
   }
 
   cut(): void {
@@ -110,11 +110,8 @@ class Http2Answer implements GuestAnswer {
 
   /** A guest that still sends its body is asked to stop, once the answer has left (RFC 9113 8.1). */
   #stopReading(): void {
-    if (this.to.readableEnded) return;
-    const stop = () => {
-      if (!this.to.readableEnded) this.to.close(constants.NGHTTP2_NO_ERROR);
-    };
-    if (this.to.writableFinished) stop();
-    else this.to.once("finish", stop);
+    const { to: stream } = this;
+    if (stream.endAfterHeaders || stream.readableEnded) stream.resume();
+    else setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
   }
 }

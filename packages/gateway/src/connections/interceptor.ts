@@ -87,8 +87,8 @@ export class Interceptor {
     this.#whenSecure(flow.guest, secureContext, (socket) => {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
       socket.setTimeout(this.#limits.idleMs, () => socket.destroy());
+      connection.socket = socket;
       if (socket.alpnProtocol === HTTP2) {
-        connection.isHttp2 = true;
         serveHttp2(socket, (request) => void connection.serve(request));
         return;
       }
@@ -127,7 +127,8 @@ interface GuestConnectionDeps {
 
 /** A guest's connection to an origin, with the connections to the origin that serve it alone. */
 class GuestConnection implements OpenConnection {
-  isHttp2 = false;
+  /** TLS with the guest, once its handshake is done. */
+  socket: TLSSocket | undefined;
   readonly #deps: GuestConnectionDeps;
   /** TCP connections to the origin. */
   readonly #dialled = new Set<Socket>();
@@ -152,10 +153,16 @@ class GuestConnection implements OpenConnection {
         isAllowed: flow.isAllowed,
         isLeased: () => bound.isLeased,
         connect: (active) => this.#connect(active),
-        destroy: () => void this.destroy(),
+        end: () => this.end(),
       },
       request,
     );
+  }
+
+  /** Ends the connection behind what was written to the guest already. */
+  end(): void {
+    this.#closeUpstreams();
+    this.socket?.destroy();
   }
 
   /** Resets the sockets: what waits in their buffers is not sent any more. */
@@ -194,11 +201,12 @@ class GuestConnection implements OpenConnection {
 
   /** A guest with HTTP/1.1 gets HTTP/1.1 to the origin; one with HTTP/2 gets what the origin speaks. */
   async #open({ credential }: ActiveConnection): Promise<Upstream> {
-    const first = await this.#dial(this.isHttp2 ? [HTTP2, HTTP1] : [HTTP1]);
+    const isHttp2 = this.socket?.alpnProtocol === HTTP2;
+    const first = await this.#dial(isHttp2 ? [HTTP2, HTTP1] : [HTTP1]);
     const upstream =
       first.alpnProtocol === HTTP2
         ? new Http2Upstream(first, { host: this.#deps.origin.host, secretHeader: credential.headerName })
-        : new Http1Upstream(first, this.isHttp2 ? FOR_STREAMS : 1, () => this.#dial([HTTP1]));
+        : new Http1Upstream(first, isHttp2 ? FOR_STREAMS : 1, () => this.#dial([HTTP1]));
     this.#upstreams.add(upstream);
     return upstream;
   }

@@ -50,7 +50,7 @@ describe("a secret is found, and no byte of it passes,", () => {
       expect(isHit, `in chunks of ${size}`).toBe(true);
       expect(text.startsWith(passed)).toBe(true);
       expect(passed.length).toBeLessThanOrEqual('{"echo": "before '.length + 8);
-      expect(passed.length).toBeGreaterThan('{"echo": "bef'.length - 16 * 6);
+      expect(passed.length).toBeGreaterThanOrEqual('{"echo": "before'.length);
     }
   });
 

@@ -85,8 +85,10 @@ class DecodedReading {
   #state = 0;
   /** Bytes of an escape that is not complete. */
   #open: number[] = [];
-  /** Bytes since the last escape. */
-  #sinceEscape = Number.POSITIVE_INFINITY;
+  /** Decoded bytes so far. */
+  #count = 0;
+  /** Escapes that the current beginning of a needle may contain: the count behind each, and its further bytes. */
+  #spans: { count: number; more: number }[] = [];
 
   constructor(needles: Needles, escapes: Escapes) {
     this.#needles = needles;
@@ -97,11 +99,11 @@ class DecodedReading {
     return this.#state;
   }
 
-  /** Most bytes of the stream that the beginning of a needle, and an incomplete escape behind it, may take. */
+  /** Bytes of the stream that the beginning of a needle, and an incomplete escape behind it, take. */
   get uncertain(): number {
     const depth = this.#needles.depthOf(this.#state);
-    const hasEscapes = this.#sinceEscape < depth + this.#open.length;
-    return this.#open.length + (hasEscapes ? depth * this.#escapes.longest : depth);
+    this.#spans = this.#spans.filter(({ count }) => count > this.#count - depth);
+    return this.#spans.reduce((sum, { more }) => sum + more, depth + this.#open.length);
   }
 
   /** The place in the chunk behind a needle. `plain` is the undecoded reading, which is the same without escapes. */
@@ -110,12 +112,11 @@ class DecodedReading {
     let next = chunk.indexOf(opener);
     if (next === -1 && this.#state === before && this.#open.length === 0) {
       this.#state = plain.state;
-      this.#sinceEscape += chunk.length;
+      this.#count += plain.at ?? chunk.length;
       return plain.at;
     }
     for (let at = 0; at < chunk.length; ) {
       if (this.#open.length > 0 || at === next) {
-        this.#sinceEscape++;
         if (this.#take(chunk[at++] as number)) return at;
         continue;
       }
@@ -124,7 +125,7 @@ class DecodedReading {
       const end = next === -1 ? chunk.length : next;
       const { state, at: found } = this.#needles.read(this.#state, chunk, at, end);
       this.#state = state;
-      this.#sinceEscape += (found ?? end) - at;
+      this.#count += (found ?? end) - at;
       if (found !== undefined) return found;
       at = end;
     }
@@ -140,13 +141,14 @@ class DecodedReading {
     const [first = 0, ...rest] = this.#open;
     this.#open = [];
     if (decoded !== NOT_ESCAPED) {
-      this.#sinceEscape = 0;
+      this.#spans.push({ count: this.#count + 1, more: rest.length });
       return this.#step(decoded);
     }
     return this.#step(first) || rest.some((other) => this.#take(other));
   }
 
   #step(byte: number): boolean {
+    this.#count += 1;
     this.#state = this.#needles.step(this.#state, byte);
     return this.#needles.isEnd(this.#state);
   }

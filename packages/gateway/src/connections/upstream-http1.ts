@@ -67,7 +67,7 @@ export class Http1Upstream implements Upstream {
         headers: headerPairs(answer.rawHeaders),
         body: answer,
         isLast: sent.method === "HEAD" || NO_BODY.includes(status),
-        trailers: () => headerPairs(answer.rawTrailers),
+        trailers: async () => headerPairs(answer.rawTrailers),
       });
     });
     request.on("error", fail);
@@ -100,17 +100,19 @@ class OriginAgent extends Agent {
     this.#connectAgain = connectAgain;
   }
 
+  /** Returns an open socket at once: the agent counts those that are still being opened as if they did not exist. */
   override createConnection(
     _options: unknown,
     callback?: (error: Error | null, socket: Duplex) => void,
-  ): undefined {
+  ): Duplex | undefined {
     const first = this.#first;
     this.#first = undefined;
-    const coming = first && !first.destroyed ? Promise.resolve(first) : this.#connectAgain();
-    coming.then(
+    if (first && !first.destroyed) return first;
+    this.#connectAgain().then(
       (socket) => callback?.(null, socket),
       (error: Error) => callback?.(error, undefined as unknown as Duplex),
     );
+    return undefined;
   }
 
   override destroy(): void {

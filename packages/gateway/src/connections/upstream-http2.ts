@@ -42,6 +42,9 @@ export class Http2Upstream implements Upstream {
   }
 
   send(sent: UpstreamRequest, hearing: Hearing): Sending {
+    // Not `close`: it would end the body first, so that a broken upload looked whole to the origin.
+    const cancelling = new AbortController();
+    const cancel = () => cancelling.abort();
     const stream = this.#session.request(
       {
         ...fieldsOf(sent.headers, this.#secretHeader),
@@ -50,11 +53,11 @@ export class Http2Upstream implements Upstream {
         ":scheme": "https",
         ":authority": this.#host,
       },
-      { endStream: !sent.hasBody },
+      { endStream: !sent.hasBody, signal: cancelling.signal },
     );
     boundPieces(stream);
-    hear(stream, sent, hearing);
-    return { body: stream, destroy: () => stream.close(constants.NGHTTP2_CANCEL) };
+    hear(stream, { sent, cancel }, hearing);
+    return { body: stream, destroy: cancel };
   }
 
   destroy(): void {
@@ -62,12 +65,16 @@ export class Http2Upstream implements Upstream {
   }
 }
 
-function hear(stream: ClientHttp2Stream, sent: UpstreamRequest, { onAnswer, onFailure }: Hearing): void {
+function hear(
+  stream: ClientHttp2Stream,
+  { sent, cancel }: { sent: UpstreamRequest; cancel: () => void },
+  { onAnswer, onFailure }: Hearing,
+): void {
   let trailers: Header[] = [];
   let interim = 0;
   let isEnded = false;
   const fail = (error: Error) => {
-    stream.close(constants.NGHTTP2_CANCEL);
+    cancel();
     onFailure(error);
   };
   stream.on("headers", () => {
@@ -76,6 +83,8 @@ function hear(stream: ClientHttp2Stream, sent: UpstreamRequest, { onAnswer, onFa
   stream.on("trailers", (fields: IncomingHttpHeaders) => {
     trailers = pairsOf(fields);
   });
+  // Node emits the trailers that end a body shortly after its end.
+  const readTrailers = () => new Promise<Header[]>((resolve) => setImmediate(() => resolve(trailers)));
   stream.once("end", () => {
     isEnded = true;
   });
@@ -88,7 +97,7 @@ function hear(stream: ClientHttp2Stream, sent: UpstreamRequest, { onAnswer, onFa
     }
     const isLast = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
     const isHead = sent.method === "HEAD";
-    onAnswer({ status, headers, body: stream, isLast: isLast || isHead, trailers: () => trailers });
+    onAnswer({ status, headers, body: stream, isLast: isLast || isHead, trailers: readTrailers });
   });
   stream.on("error", onFailure);
   stream.once("close", () => {

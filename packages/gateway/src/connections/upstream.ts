@@ -17,8 +17,8 @@ export interface UpstreamAnswer {
   body: Readable;
   /** The answer is its head alone. */
   isLast: boolean;
-  /** Known once the body has ended. */
-  trailers: () => readonly Header[];
+  /** Resolves once the body has ended. */
+  trailers: () => Promise<readonly Header[]>;
 }
 
 /** Each request gets one call of `onAnswer` or `onFailure`. A failure may follow an answer. */
