@@ -3,11 +3,11 @@
  * guest a real TLS client that trusts the session's own authority.
  */
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2, createSecureServer } from "node:http2";
 import type { IncomingMessage, OutgoingHttpHeaders, RequestListener, ServerResponse } from "node:http";
+import { type ClientHttp2Session, connect as connectHttp2, createSecureServer } from "node:http2";
 import { createServer as createHttps, request as httpsRequest } from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
-import { createSecureContext, connect as connectTls, type TLSSocket } from "node:tls";
+import { connect as connectTls, createSecureContext, type TLSSocket } from "node:tls";
 import {
   type BoundConnection,
   type ConnectionEntry,
@@ -35,7 +35,9 @@ export interface Received {
 
 /** The values of a header, whatever its case. */
 export function valuesIn({ rawHeaders }: Pick<Received, "rawHeaders">, name: string): string[] {
-  return rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === name.toLowerCase());
+  return rawHeaders.filter(
+    (_, at) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === name.toLowerCase(),
+  );
 }
 
 /** An origin. `answer` may be replaced by a test; without it the origin answers `ok`. */
@@ -50,7 +52,8 @@ export class TestOrigin {
 
   constructor({ certificatePem, keyPem }: KeyPair, protocols: "http1" | "both") {
     const pair = { cert: certificatePem, key: keyPem };
-    const listener = (request: IncomingMessage, response: ServerResponse) => void this.#serve(request, response);
+    const listener = (request: IncomingMessage, response: ServerResponse) =>
+      void this.#serve(request, response);
     this.server =
       protocols === "http1"
         ? createHttps({ ...pair, ALPNProtocols: ["http/1.1"], shouldUpgradeCallback: () => false }, listener)
@@ -111,6 +114,8 @@ export interface BoundWorld extends World {
   /** Sends raw bytes over TLS and returns the raw answer. */
   send(bytes: string | Buffer, host?: string): Promise<string>;
   session2(): Promise<ClientHttp2Session>;
+  /** A session to another bound origin. */
+  session2of(servername: string): Promise<ClientHttp2Session>;
   /** Reports of the gateway so far. */
   reports(): ConnectionEntry[];
 }
@@ -176,7 +181,9 @@ export async function startBoundWorld(
       return socket;
     },
     async ask(path = "/v1/items", options = {}) {
-      const socket = await bound.open(options.servername === undefined ? {} : { servername: options.servername });
+      const socket = await bound.open(
+        options.servername === undefined ? {} : { servername: options.servername },
+      );
       return await inTime(askOver(socket, path, options), "an answer").finally(() => socket.destroy());
     },
     async send(bytes, host) {
@@ -187,9 +194,10 @@ export async function startBoundWorld(
       if (!socket.closed) await inTime(once(socket, "close"), "the end of a connection");
       return Buffer.concat(chunks).toString("latin1");
     },
-    async session2() {
-      const socket = await bound.open({ alpn: ["h2"] });
-      const session = connectHttp2(`https://${HOST}`, { createConnection: () => socket });
+    session2: () => bound.session2of(HOST),
+    async session2of(servername) {
+      const socket = await bound.open({ servername, alpn: ["h2"] });
+      const session = connectHttp2(`https://${servername}`, { createConnection: () => socket });
       session.on("error", () => {});
       return session;
     },
@@ -252,7 +260,7 @@ export async function ask2(
     isWhole = true;
   });
   if (body !== undefined) stream.end(body);
-  await inTime(once(stream, "close"), "the end of a stream");
+  await inTime(new Promise((resolve) => stream.once("close", resolve)), "the end of a stream");
   const rstCode = stream.rstCode ?? 0;
   return {
     ...reply,

@@ -16,7 +16,10 @@ export type SessionCa = z.infer<typeof SessionCa>;
 export const InjectedHeader = z.object({
   name: z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/),
   /** Visible ASCII, with single spaces inside. */
-  value: z.string().regex(/^[\x21-\x7e]+(?: [\x21-\x7e]+)*$/).max(8_300),
+  value: z
+    .string()
+    .regex(/^[\x21-\x7e]+(?: [\x21-\x7e]+)*$/)
+    .max(8_300),
 });
 export type InjectedHeader = z.infer<typeof InjectedHeader>;
 

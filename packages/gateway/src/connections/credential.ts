@@ -1,8 +1,8 @@
 /** A credential in memory, for as long as its Connection may use it. */
 import type { InjectedHeader } from "@vivarium/contract/gateway";
-import { hasSecret, SecretScan } from "./secret-scan.ts";
-import { formsOf, secretsIn } from "./secret-forms.ts";
 import { Needles } from "./needles.ts";
+import { formsOf, secretsIn } from "./secret-forms.ts";
+import { hasSecret, SecretScan } from "./secret-scan.ts";
 
 export class Credential {
   readonly headerName: string;

@@ -2,11 +2,12 @@
  * One request of a guest to a bound origin and its answer: judged, sent with the credential, and the answer searched for
  * the credential on its way back.
  */
+
+import type { ConnectionEntry } from "@vivarium/contract/gateway";
 import { copyBody } from "@vivarium/http1/copy-body";
 import { type Guard, guarded } from "@vivarium/http1/guard";
 import { type Header, valuesOf } from "@vivarium/http1/headers";
 import type { Log } from "@vivarium/kit/log";
-import type { ConnectionEntry } from "@vivarium/contract/gateway";
 import { GuardedBody } from "./guarded-body.ts";
 import type { GuestRequest } from "./guest-request.ts";
 import { type Allowed, judgeRequest, type Refusal, refusal } from "./judge-request.ts";
@@ -77,7 +78,8 @@ class Exchange {
     const upstream = await connect(active).catch((error: unknown) => error as Error);
     if (this.#isOver || !answer.isOpen) return;
     // Meanwhile the Connection may have been replaced or ended.
-    if (origin.active() !== active) return this.#refuse(refusal(origin.closedCode, "the Connection has ended"));
+    if (origin.active() !== active)
+      return this.#refuse(refusal(origin.closedCode, "the Connection has ended"));
     if (upstream instanceof Error) return this.#refuse(unreachable());
     this.#send(active, upstream);
   }
@@ -94,7 +96,8 @@ class Exchange {
   #admit(): { active: ActiveConnection; allowed: Allowed } | Refusal {
     const { origin, isAllowed, isLeased } = this.#deps;
     const active = origin.active();
-    if (!active) return refusal(origin.closedCode, `the Connection to ${origin.host} may not be used any more`);
+    if (!active)
+      return refusal(origin.closedCode, `the Connection to ${origin.host} may not be used any more`);
     if (!isAllowed()) return refusal("egress_denied", `the egress policy does not allow ${origin.host}`);
     const allowed = judgeRequest(this.#request, { host: origin.host, ...active });
     if ("code" in allowed) return allowed;
@@ -144,7 +147,10 @@ class Exchange {
       scan: credential.scan(),
       to: answer.to,
       onEnd: () => {
-        received.trailers().then(this.#guard((trailers) => this.#endAnswer(trailers, isSecret)), () => this.fail());
+        received.trailers().then(
+          this.#guard((trailers) => this.#endAnswer(trailers, isSecret)),
+          () => this.fail(),
+        );
       },
       onHit: () => {
         this.#noteReflection();

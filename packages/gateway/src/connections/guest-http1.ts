@@ -1,5 +1,11 @@
 /** Serves HTTP/1.1 over the TLS connections of guests to bound origins. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
 import type { Duplex } from "node:stream";
 import { sendHead } from "@vivarium/http1/answer-head";
 import { leaveUnread } from "@vivarium/http1/close-gently";
@@ -31,6 +37,8 @@ export function createHttp1(log: Log, serve: (socket: Duplex, request: GuestRequ
   const server = createServer(OPTIONS);
   // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be judged.
   server.maxHeadersCount = 0;
+  // Node checks the time limits of heads for servers that listen.
+  server.emit("listening");
   listenGuarded(server, log, {
     request: (request, response) => {
       const { socket } = request;
@@ -118,8 +126,11 @@ function refuseUnread(socket: Duplex, why: string): void {
   if (pipelineOf(socket).unanswered > 0 || !socket.writable) return void socket.destroy();
   const refused = refusal("connection_request_invalid", why);
   const body = refusalBody(refused);
-  const lines = [...refusalHeaders(body), ["connection", "close"]].map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${refused.status} ${STATUS_CODES[refused.status]}\r\n${lines.join("")}\r\n${body}`, () =>
-    socket.destroy(),
+  const lines = [...refusalHeaders(body), ["connection", "close"]].map(
+    ([name, value]) => `${name}: ${value}\r\n`,
+  );
+  socket.end(
+    `HTTP/1.1 ${refused.status} ${STATUS_CODES[refused.status]}\r\n${lines.join("")}\r\n${body}`,
+    () => socket.destroy(),
   );
 }

@@ -9,7 +9,7 @@ import {
 import type { TLSSocket } from "node:tls";
 import type { Header } from "@vivarium/http1/headers";
 import { valuesOf } from "@vivarium/http1/headers";
-import { boundPieces } from "./bounded-stream.ts";
+import { guardBody } from "./bounded-stream.ts";
 import { type GuestAnswer, type GuestRequest, refusalHeaders } from "./guest-request.ts";
 import { fieldsOf, pairsOf } from "./header-fields.ts";
 
@@ -20,10 +20,7 @@ const WINDOW_BYTES = 64 * 1024 - 1;
 const IDLE_MS = 10 * 60_000;
 
 /** Header blocks larger than the limit are refused like other invalid requests. */
-export function serveHttp2(
-  socket: TLSSocket,
-  serve: (request: GuestRequest) => void,
-): ServerHttp2Session {
+export function serveHttp2(socket: TLSSocket, serve: (request: GuestRequest) => void): ServerHttp2Session {
   const session = performServerHandshake(socket, {
     maxSessionMemory: 10,
     maxSendHeaderBlockLength: 128 * 1024,
@@ -39,7 +36,7 @@ export function serveHttp2(
   session.setTimeout(IDLE_MS, () => session.destroy());
   session.on("stream", (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number) => {
     stream.on("error", () => {});
-    boundPieces(stream);
+    guardBody(stream);
     serve(toGuestRequest(stream, fields, flags));
   });
   return session;

@@ -1,6 +1,11 @@
 /** HTTP/2 on both sides: streams in both directions, trailers, resets, and what a hostile guest may send. */
 import { once } from "node:events";
-import { type ClientHttp2Session, constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import {
+  type ClientHttp2Session,
+  constants,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   ask2,
@@ -42,12 +47,18 @@ afterAll(async () => {
   await old.close();
 });
 
-const grpc = { ":method": "POST", ":path": "/pkg.Service/Call", "content-type": "application/grpc", te: "trailers" };
+const grpc = {
+  ":method": "POST",
+  ":path": "/pkg.Service/Call",
+  "content-type": "application/grpc",
+  te: "trailers",
+};
 
 /** Lets the origin answer with the stream itself. */
 function onStream(serve: (stream: ServerHttp2Stream) => void): void {
   world.origin.readsBody = false;
-  world.origin.answer = (_request, response) => serve((response as unknown as { stream: ServerHttp2Stream }).stream);
+  world.origin.answer = (_request, response) =>
+    serve((response as unknown as { stream: ServerHttp2Stream }).stream);
 }
 
 describe("a call of gRPC", () => {
@@ -98,10 +109,13 @@ describe("a call of gRPC", () => {
     let code: number | undefined;
     let isEnded = false;
     onStream((stream) => {
+      const push = stream.push.bind(stream);
+      stream.push = (chunk) => {
+        if (chunk === null && !stream.closed) isEnded = true;
+        return push(chunk);
+      };
       stream.respond({ ":status": 200 });
-      stream.on("error", () => {}).on("end", () => {
-        isEnded = true;
-      });
+      stream.on("error", () => {});
       stream.resume().once("close", () => {
         code = stream.rstCode;
       });
@@ -131,12 +145,30 @@ describe("a call of gRPC", () => {
   });
 });
 
+test("an answer that the origin breaks off without an error code is not whole for the guest", async () => {
+  onStream((stream) => {
+    stream.respond({ ":status": 200 });
+    stream.write("part", () => setTimeout(() => resetWithoutCode(stream), 50));
+  });
+  expect(await ask2(session, {})).toMatchObject({ status: 200, body: "part", isWhole: false });
+});
+
+/** Sends RST_STREAM with NO_ERROR, without the end of the body. */
+function resetWithoutCode(stream: ServerHttp2Stream): void {
+  const handle = Object.getOwnPropertySymbols(stream).find((symbol) => String(symbol) === "Symbol(kHandle)");
+  (stream as unknown as Record<symbol, { rstStream(code: number): void }>)[handle as symbol]?.rstStream(0);
+}
+
 test("many requests share one connection to the origin, each with the credential", async () => {
   const before = world.origin.connections;
-  const replies = await Promise.all(Array.from({ length: 60 }, (_, at) => ask2(session, { ":path": `/n/${at}` })));
+  const replies = await Promise.all(
+    Array.from({ length: 60 }, (_, at) => ask2(session, { ":path": `/n/${at}` })),
+  );
   expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([200]));
   expect(world.origin.connections - before).toBe(1);
-  expect(world.origin.received.every((request) => valuesIn(request, "authorization").length === 1)).toBe(true);
+  expect(world.origin.received.every((request) => valuesIn(request, "authorization").length === 1)).toBe(
+    true,
+  );
 });
 
 test("an origin that ends its connection gets a new one with the next request", async () => {
@@ -149,14 +181,18 @@ test("an origin that ends its connection gets a new one with the next request", 
 describe("an origin with HTTP/1.1 alone serves a guest with HTTP/2", () => {
   test("with bodies, without bodies, and many at a time", async () => {
     const second = await old.session2();
-    expect(await ask2(second, { ":method": "POST", "content-type": "a/b", cookie: ["a=1", "b=2"] }, "body")).toMatchObject({
+    expect(
+      await ask2(second, { ":method": "POST", "content-type": "a/b", cookie: ["a=1", "b=2"] }, "body"),
+    ).toMatchObject({
       ...{ status: 200, body: "ok", isWhole: true },
     });
     const [received] = old.origin.received;
     expect(received).toMatchObject({ httpVersion: "1.1", body: "body" });
     expect(valuesIn(received as never, "authorization")).toEqual([`Bearer ${SECRET}`]);
     expect(valuesIn(received as never, "cookie")).toEqual(["a=1; b=2"]);
-    const replies = await Promise.all(Array.from({ length: 30 }, (_, at) => ask2(second, { ":path": `/n/${at}` })));
+    const replies = await Promise.all(
+      Array.from({ length: 30 }, (_, at) => ask2(second, { ":path": `/n/${at}` })),
+    );
     expect(new Set(replies.map(({ status, body }) => `${status} ${body}`))).toEqual(new Set(["200 ok"]));
     second.destroy();
   });

@@ -33,7 +33,9 @@ describe("an allowed request", () => {
   test("reaches the origin with the credential, and its answer the guest", async () => {
     const reply = await world.ask("/v1/items?q=1");
     expect(reply).toMatchObject({ status: 200, body: "ok", isWhole: true });
-    expect(world.origin.received).toMatchObject([{ method: "GET", url: "/v1/items?q=1", httpVersion: "1.1" }]);
+    expect(world.origin.received).toMatchObject([
+      { method: "GET", url: "/v1/items?q=1", httpVersion: "1.1" },
+    ]);
     expect(valuesIn(world.origin.received[0] as never, "authorization")).toEqual([`Bearer ${SECRET}`]);
     expect(valuesIn(world.origin.received[0] as never, "host")).toEqual([HOST]);
   });
@@ -61,7 +63,9 @@ describe("an allowed request", () => {
     const requests = ["a", "b", "c"].map((path) => `GET /${path} HTTP/1.1\r\nHost: ${HOST}\r\n`);
     const answers = await world.send(`${requests.join("\r\n")}Connection: close\r\n\r\n`);
     expect(answers.match(/HTTP\/1.1 200 /g)).toHaveLength(3);
-    expect(world.origin.received.map((request) => valuesIn(request, "authorization").length)).toEqual([1, 1, 1]);
+    expect(world.origin.received.map((request) => valuesIn(request, "authorization").length)).toEqual([
+      1, 1, 1,
+    ]);
     expect(world.origin.connections - before).toBe(1);
   });
 
@@ -125,7 +129,10 @@ describe("an ambiguous request is refused with 400, and nothing reaches the orig
     ["a lower-case method", `get /a HTTP/1.1\r\n${host}\r\n`],
     ["a method with a tab", `GET\t /a HTTP/1.1\r\n${host}\r\n`],
     ["two lengths", `POST /a HTTP/1.1\r\n${host}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab`],
-    ["a length and chunks", `POST /a HTTP/1.1\r\n${host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
+    [
+      "a length and chunks",
+      `POST /a HTTP/1.1\r\n${host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    ],
     ["another coding", `POST /a HTTP/1.1\r\n${host}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
     ["a folded header", `GET /a HTTP/1.1\r\n${host}X-A: b\r\n Authorization: evil\r\n\r\n`],
     ["a space before the colon", `GET /a HTTP/1.1\r\n${host}Authorization : evil\r\n\r\n`],
@@ -163,15 +170,20 @@ describe("a guest's own copy of the header", () => {
     expect(world.origin.text()).not.toContain("evil");
   });
 
-  test.each(["x-api-key", "X_API_KEY", "x_api-key", "X-Api_Key"])("as %s is dropped as well", async (name) => {
-    generation += 1;
-    await world.bind({ generation, header: { name: "X-Api-Key", value: SECRET } });
-    await world.ask("/a", { headers: { [name]: "evil", Authorization: "the guest's own", Connection: "x-api-key" } });
-    const [received] = world.origin.received;
-    expect(valuesIn(received as never, "x-api-key")).toEqual([SECRET]);
-    expect(valuesIn(received as never, "authorization")).toEqual(["the guest's own"]);
-    expect(world.origin.text()).not.toContain("evil");
-  });
+  test.each(["x-api-key", "X_API_KEY", "x_api-key", "X-Api_Key"])(
+    "as %s is dropped as well",
+    async (name) => {
+      generation += 1;
+      await world.bind({ generation, header: { name: "X-Api-Key", value: SECRET } });
+      await world.ask("/a", {
+        headers: { [name]: "evil", Authorization: "the guest's own", Connection: "x-api-key" },
+      });
+      const [received] = world.origin.received;
+      expect(valuesIn(received as never, "x-api-key")).toEqual([SECRET]);
+      expect(valuesIn(received as never, "authorization")).toEqual(["the guest's own"]);
+      expect(world.origin.text()).not.toContain("evil");
+    },
+  );
 
   test("in HTTP/2 is dropped", async () => {
     const session = await world.session2();
@@ -186,7 +198,12 @@ describe("a guest's own copy of the header", () => {
 test("headers that name another method, path, client or proxy are dropped, others pass", async () => {
   const dropped = {
     ...{ "X-HTTP-Method-Override": "DELETE", x_http_method_override: "DELETE", "X-Original-URL": "/admin" },
-    ...{ Forwarded: "for=1", "X-Forwarded-For": "1.2.3.4", "Proxy-Authorization": "x", "Accept-Encoding": "br" },
+    ...{
+      Forwarded: "for=1",
+      "X-Forwarded-For": "1.2.3.4",
+      "Proxy-Authorization": "x",
+      "Accept-Encoding": "br",
+    },
   };
   await world.ask("/a", { headers: { ...dropped, "X-Other": "1", Cookie: "a=b" } });
   const [received] = world.origin.received;
@@ -200,7 +217,10 @@ test("headers that name another method, path, client or proxy are dropped, other
 test("a redirect is passed on and not followed, and what the guest asks elsewhere has no credential", async () => {
   world.origin.answer = (_request, response) =>
     void response.writeHead(302, { Location: "https://evil.example/x" }).end();
-  expect(await world.ask("/a")).toMatchObject({ status: 302, headers: { location: "https://evil.example/x" } });
+  expect(await world.ask("/a")).toMatchObject({
+    status: 302,
+    headers: { location: "https://evil.example/x" },
+  });
   expect(world.origin.received).toHaveLength(1);
 });
 
@@ -242,7 +262,13 @@ describe("only the bound origin of this session is intercepted:", () => {
 });
 
 test("a tombstone of a session that binds nothing else is refused over TLS of the session's authority", async () => {
-  await world.bind({}, { connections: [connection({ generation })], tombstones: [{ name: "x", host: "x.example", state: "revoked" }] });
+  await world.bind(
+    {},
+    {
+      connections: [connection({ generation })],
+      tombstones: [{ name: "x", host: "x.example", state: "revoked" }],
+    },
+  );
   const socket = await world.open({ servername: "x.example" });
   const reply = await askOver(socket, "/a", { headers: { Host: "x.example" } });
   expect(reply.status).toBe(403);

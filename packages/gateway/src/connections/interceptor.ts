@@ -109,7 +109,10 @@ export class Interceptor {
       socket.on("error", () => socket.destroy());
       then(socket);
     };
-    server.once("secureConnection", guarded(log, onSecure, (socket) => socket.destroy()));
+    server.once(
+      "secureConnection",
+      guarded(log, onSecure, (socket) => socket.destroy()),
+    );
     server.on("tlsClientError", () => guest.destroy());
     server.emit("connection", guest);
   }

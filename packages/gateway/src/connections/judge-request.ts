@@ -52,7 +52,10 @@ export function judgeRequest(
   return { path, rule };
 }
 
-function findInvalid({ method, authorities, headers, badFraming }: RequestHead, host: string): string | undefined {
+function findInvalid(
+  { method, authorities, headers, badFraming }: RequestHead,
+  host: string,
+): string | undefined {
   if (badFraming !== undefined) return badFraming;
   if (method === "CONNECT" || method === "TRACE") return `${method} is not served`;
   if (authorities.length !== 1 || !isAuthority(authorities[0] ?? "", host)) {
@@ -60,7 +63,8 @@ function findInvalid({ method, authorities, headers, badFraming }: RequestHead, 
   }
   if (valuesOf(headers, "upgrade").length > 0) return "no other protocol is served here";
   const expected = valuesOf(headers, "expect");
-  if (expected.some((value) => value.toLowerCase() !== "100-continue")) return "this expectation is not served";
+  if (expected.some((value) => value.toLowerCase() !== "100-continue"))
+    return "this expectation is not served";
   if (valuesOf(headers, "te").some((value) => value.toLowerCase() !== "trailers")) return "TE is not served";
   return undefined;
 }

@@ -6,8 +6,32 @@ const isAllowed = (patterns: string[], path: string) => findRule(compilePaths(pa
 describe("a path that could be read in two ways is refused", () => {
   test.each([
     ...["/a/../b", "/a/..", "/..", "/a/./b", "/.", "/a/.", "//a", "/a//b", "/a;b", "/a\\b", "/a/%2e%2e/b"],
-    ...["/a/%2E./b", "/a%2fb", "/a%2Fb", "/a%5cb", "/a%00b", "/a%3bb", "/a%252fb", "/a%252e%252e/b", "/%61dmin"],
-    ...["/a%0d%0ab", "/a%7f", "/a%", "/a%2", "/a%zz", "/a b", "/a\tb", "/ä", "/a#b", "a/b", "*", "", "/a%7ex"],
+    ...[
+      "/a/%2E./b",
+      "/a%2fb",
+      "/a%2Fb",
+      "/a%5cb",
+      "/a%00b",
+      "/a%3bb",
+      "/a%252fb",
+      "/a%252e%252e/b",
+      "/%61dmin",
+    ],
+    ...[
+      "/a%0d%0ab",
+      "/a%7f",
+      "/a%",
+      "/a%2",
+      "/a%zz",
+      "/a b",
+      "/a\tb",
+      "/ä",
+      "/a#b",
+      "a/b",
+      "*",
+      "",
+      "/a%7ex",
+    ],
     ...["https://api.example/a", "http://api.example/a", "?a"],
   ])("%j", (target) => expect(readPath(target)).toBeUndefined());
 

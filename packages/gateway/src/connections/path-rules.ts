@@ -55,7 +55,5 @@ export function findRule(rules: readonly PathRule[], path: string): PathRule | u
 
 function matches({ segments: wanted, isPrefix }: PathRule, segments: readonly string[]): boolean {
   if (isPrefix ? segments.length <= wanted.length : segments.length !== wanted.length) return false;
-  return wanted.every((segment, at) =>
-    segment === "*" ? segments[at] !== "" : segment === segments[at],
-  );
+  return wanted.every((segment, at) => (segment === "*" ? segments[at] !== "" : segment === segments[at]));
 }

@@ -2,7 +2,7 @@
  * Decodes the body of an answer whose origin ignored `Accept-Encoding: identity`, so that it can be searched. The guest
  * gets the decoded body.
  */
-import { Transform } from "node:stream";
+import type { Transform } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import { type Header, valuesOf } from "@vivarium/http1/headers";
 

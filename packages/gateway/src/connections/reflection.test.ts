@@ -166,7 +166,8 @@ describe("a body in a coding that was not asked for", () => {
       gzip.on("error", () => {}).pipe(response);
       const zeros = Buffer.alloc(1024 * 1024);
       for (let at = 0; at < 1024 && !response.destroyed; at++) {
-        if (!gzip.write(zeros)) await Promise.race([new Promise((resolve) => gzip.once("drain", resolve)), pause(5_000)]);
+        if (!gzip.write(zeros))
+          await Promise.race([new Promise((resolve) => gzip.once("drain", resolve)), pause(5_000)]);
       }
       gzip.end();
     });
@@ -177,7 +178,11 @@ describe("a body in a coding that was not asked for", () => {
       bytes += chunk.length;
     });
     socket.write("GET /bomb HTTP/1.1\r\nHost: api.example\r\n\r\n");
-    await inTime(new Promise((resolve) => socket.once("close", resolve)), "the end of the connection", 120_000);
+    await inTime(
+      new Promise((resolve) => socket.once("close", resolve)),
+      "the end of the connection",
+      120_000,
+    );
     expect(bytes).toBeGreaterThan(32 * 1024 * 1024);
     expect(bytes).toBeLessThan(80 * 1024 * 1024);
     expect(process.memoryUsage.rss() - before).toBeLessThan(300 * 1024 * 1024);
@@ -198,7 +203,8 @@ test("a message that ends like the beginning of the credential arrives while the
     heard += chunk;
   });
   socket.write("GET /stream HTTP/1.1\r\nHost: api.example\r\n\r\n");
-  for (let left = 100; left > 0 && !/data: [\s\S]*sk-/.test(heard.replace(/\r\n\w+\r\n/g, "")); left--) await pause(20);
+  for (let left = 100; left > 0 && !/data: [\s\S]*sk-/.test(heard.replace(/\r\n\w+\r\n/g, "")); left--)
+    await pause(20);
   expect(heard).toContain("sk-");
   resolve();
   socket.destroy();

@@ -55,10 +55,14 @@ async function openStreams() {
     if (socket.writable) socket.write("4\r\nmore\r\n");
     if (stream.writable && !stream.destroyed) stream.write("more");
   }, 2);
-  await until(() => world.origin.received.length === 2 && world.origin.received.every(({ body }) => body.length > 8));
+  await until(
+    () => world.origin.received.length === 2 && world.origin.received.every(({ body }) => body.length > 8),
+  );
   return {
     async closed() {
-      const ends = [socket, stream].map((one) => (one.closed ? undefined : once(one, "close").catch(() => {})));
+      const ends = [socket, stream].map((one) =>
+        one.closed ? undefined : once(one, "close").catch(() => {}),
+      );
       await inTime(Promise.all(ends), "the end of both connections");
       clearInterval(timer);
     },

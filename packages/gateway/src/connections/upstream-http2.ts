@@ -8,7 +8,7 @@ import {
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Header } from "@vivarium/http1/headers";
-import { boundPieces } from "./bounded-stream.ts";
+import { guardBody } from "./bounded-stream.ts";
 import { fieldsOf, pairsOf } from "./header-fields.ts";
 import {
   type Hearing,
@@ -32,9 +32,11 @@ export class Http2Upstream implements Upstream {
       createConnection: () => socket,
       settings: { enablePush: false, maxHeaderListSize: MAX_ANSWER_HEADER_BYTES },
     });
-    this.#session.on("error", () => {}).once("goaway", () => {
-      this.#isLeaving = true;
-    });
+    this.#session
+      .on("error", () => {})
+      .once("goaway", () => {
+        this.#isLeaving = true;
+      });
   }
 
   get isUsable(): boolean {
@@ -55,7 +57,7 @@ export class Http2Upstream implements Upstream {
       },
       { endStream: !sent.hasBody, signal: cancelling.signal },
     );
-    boundPieces(stream);
+    guardBody(stream);
     hear(stream, { sent, cancel }, hearing);
     return { body: stream, destroy: cancel };
   }
@@ -101,7 +103,8 @@ function hear(
   });
   stream.on("error", onFailure);
   stream.once("close", () => {
-    if (!isEnded && stream.rstCode !== constants.NGHTTP2_NO_ERROR) onFailure(new Error("the answer broke off"));
+    if (!isEnded && stream.rstCode !== constants.NGHTTP2_NO_ERROR)
+      onFailure(new Error("the answer broke off"));
     else if (!isEnded) onFailure(new Error("the server closed without an answer"));
   });
 }

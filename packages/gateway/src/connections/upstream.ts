@@ -1,7 +1,13 @@
 /** The origin's side of a guest's connection: TLS that is verified before anything is sent, in either version of HTTP. */
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
-import { connect, createSecureContext, getCACertificates, type SecureContext, type TLSSocket } from "node:tls";
+import {
+  connect,
+  createSecureContext,
+  getCACertificates,
+  type SecureContext,
+  type TLSSocket,
+} from "node:tls";
 import type { Header } from "@vivarium/http1/headers";
 
 export interface UpstreamRequest {
