@@ -62,7 +62,7 @@ export class BoundConnections {
     return performance.now() < this.#leasedUntil;
   }
 
-  /** Undefined when the host is not bound: its traffic is none of the interceptor's. */
+  /** Undefined when the host is not bound: its traffic is not intercepted. */
   find(sessionId: string, host: string): Origin | undefined {
     return this.#sessions.get(sessionId)?.origins.get(host);
   }

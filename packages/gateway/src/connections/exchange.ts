@@ -3,8 +3,9 @@
  * the credential on its way back.
  */
 
+import type { Transform } from "node:stream";
 import type { ConnectionEntry } from "@vivarium/contract/gateway";
-import { copyBody } from "@vivarium/http1/copy-body";
+import { type Body, copyBody } from "@vivarium/http1/copy-body";
 import { type Guard, guarded } from "@vivarium/http1/guard";
 import { type Header, valuesOf } from "@vivarium/http1/headers";
 import type { Log } from "@vivarium/kit/log";
@@ -55,6 +56,7 @@ class Exchange {
   #status: number | undefined;
   #sending: Sending | undefined;
   #body: GuardedBody | undefined;
+  #decoder: Transform | undefined;
   #bytesOut = 0;
   #isUnscanned = false;
   #isOver = false;
@@ -67,7 +69,7 @@ class Exchange {
   }
 
   async serve(): Promise<void> {
-    const { origin, connect } = this.#deps;
+    const { origin, connect, isLeased } = this.#deps;
     const { answer } = this.#request;
     answer.onceOver(() => this.#finish());
     const admitted = this.#admit();
@@ -80,7 +82,7 @@ class Exchange {
     // Meanwhile the Connection may have been replaced or ended.
     if (origin.active() !== active)
       return this.#refuse(refusal(origin.closedCode, "the Connection has ended"));
-    if (upstream instanceof Error) return this.#refuse(unreachable());
+    if (upstream instanceof Error || !isLeased()) return this.#refuse(unreachable());
     this.#send(active, upstream);
   }
 
@@ -88,8 +90,8 @@ class Exchange {
   fail(): void {
     if (this.#isOver) return;
     const { answer } = this.#request;
-    if (answer.isOpen) return this.#refuse(unreachable());
-    answer.cut();
+    if (answer.isOpen) this.#refuse(unreachable());
+    else answer.cut();
     this.#finish("failed");
   }
 
@@ -109,7 +111,7 @@ class Exchange {
   #send(active: ActiveConnection, upstream: Upstream): void {
     const { method, target, headers, body, hasBody, answer } = this.#request;
     const value = active.credential.value();
-    if (value === undefined) return this.fail();
+    if (value === undefined) throw new Error("the credential of an active Connection is forgotten");
     const { host } = this.#deps.origin;
     const sent = headersForOrigin(headers, { host, injected: [active.credential.headerName, value] });
     const te = valuesOf(headers, "te").length > 0 ? [["te", "trailers"] as [string, string]] : [];
@@ -158,12 +160,16 @@ class Exchange {
       },
     });
     this.#body = guardedBody;
-    if (coding.kind !== "coded") return copyBody(body, guardedBody, this.#guard);
-    const { decoder } = coding;
+    if (coding.kind === "coded") this.#decode(body, coding.decoder).pipe(guardedBody);
+    else copyBody(body, guardedBody, this.#guard);
+  }
+
+  #decode(body: Body, decoder: Transform): Transform {
     decoder.on("error", () => this.fail());
     watchRatio(decoder, () => this.fail());
     copyBody(body, decoder, this.#guard);
-    decoder.pipe(guardedBody);
+    this.#decoder = decoder;
+    return decoder;
   }
 
   #endAnswer(received: readonly Header[], isSecret: (text: string) => boolean): void {
@@ -192,6 +198,7 @@ class Exchange {
     this.#isOver = true;
     clearTimeout(this.#late);
     this.#sending?.destroy();
+    this.#decoder?.destroy();
     this.#body?.destroy();
     if (event !== "used" || this.#sending) this.#report(event, code);
   }

@@ -36,7 +36,10 @@ export class GuardedBody extends Writable {
     clearTimeout(this.#early);
     const { scan } = this.#guarded;
     const { clean, isHit } = scan.read(chunk);
-    if (isHit) return this.#pass(clean, () => this.#guarded.onHit(), true);
+    if (isHit) {
+      this.#pass(clean, () => this.#guarded.onHit(), true);
+      return;
+    }
     if (scan.mayRelease) this.#early = setTimeout(() => this.#pass(scan.release(), () => {}), EARLY_MS);
     this.#pass(clean, done);
   }

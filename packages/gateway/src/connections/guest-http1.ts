@@ -32,9 +32,13 @@ const OPTIONS = {
   shouldUpgradeCallback: () => false,
 };
 
-/** Returns a server without a listener: connections are handed to it. `serve` gets each request with its connection. */
+/**
+ * Returns a server without a listener: connections are handed to it. `serve` gets each request with its connection, one at a
+ * time: a request that was sent ahead is judged when it is sent on, not before.
+ */
 export function createHttp1(log: Log, serve: (socket: Duplex, request: GuestRequest) => void): Server {
   const server = createServer(OPTIONS);
+  const answered = new WeakMap<Duplex, Promise<void>>();
   // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be judged.
   server.maxHeadersCount = 0;
   // Node checks the time limits of heads for servers that listen.
@@ -43,7 +47,12 @@ export function createHttp1(log: Log, serve: (socket: Duplex, request: GuestRequ
     request: (request, response) => {
       const { socket } = request;
       if (!pipelineOf(socket).add(response)) return void socket.destroy();
-      serve(socket, toGuestRequest(request, response));
+      const guestRequest = toGuestRequest(request, response);
+      const before = answered.get(socket);
+      const over = new Promise<void>((resolve) => guestRequest.answer.onceOver(resolve));
+      answered.set(socket, over);
+      if (before !== undefined) void before.then(() => serve(socket, guestRequest));
+      else serve(socket, guestRequest);
     },
     connect: (socket) => refuseUnread(socket, "CONNECT is not served"),
     unreadable: (error, socket) => {

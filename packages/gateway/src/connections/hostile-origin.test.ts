@@ -1,7 +1,8 @@
 /** Origins that do not prove who they are, hang, break off, or send what is not HTTP: 502, and no credential for impostors. */
 import { once } from "node:events";
-import { createServer as createTcp, type Server, type Socket } from "node:net";
+import { connect, createServer as createTcp, type Server, type Socket } from "node:net";
 import { createServer as createTls, type TlsOptions } from "node:tls";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { makeAuthority, signServer } from "@vivarium/kit/certificates";
 import { createLog } from "@vivarium/kit/log";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -13,6 +14,7 @@ import {
   SECRET,
   startBoundWorld,
 } from "../../test-support/bound-world.ts";
+import { captureHello } from "../../test-support/hello.ts";
 import { inTime } from "../../test-support/in-time.ts";
 import { a, deny } from "../../test-support/world.ts";
 
@@ -308,10 +310,14 @@ test("an upload to an origin that does not read waits, and the guest that leaves
   await inTime(gone, "the end of the upload");
 });
 
-test("guests that do not finish their handshake or their head are cut off", async () => {
+test("a guest that does not finish its handshake or the head of its request is cut off", async () => {
   const socket = await world.open({ servername: nameOf("scripted") });
-  socket.write("GET / HTTP/1.1\r\nHost");
-  await inTime(once(socket, "close"), "the end of a connection", 40_000);
+  socket.resume().write("GET / HTTP/1.1\r\nHost");
+  const raw = connect({ host: world.hosts[0], port: GATEWAY_PORTS.tls });
+  raw.on("error", () => {}).resume();
+  raw.write(await captureHello({ servername: nameOf("scripted") }));
+  const ends = [socket, raw].map((one) => new Promise((resolve) => one.once("close", resolve)));
+  await inTime(Promise.all(ends), "the end of both connections", 40_000);
 }, 60_000);
 
 test("no log line and no error has the credential", async () => {

@@ -1,4 +1,8 @@
 /** Requests of guests through a Connection: what the origin receives, and what the guest gets. */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { connect } from "node:net";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   ask2,
@@ -10,7 +14,8 @@ import {
   startBoundWorld,
   valuesIn,
 } from "../../test-support/bound-world.ts";
-import { deny } from "../../test-support/world.ts";
+import { inTime } from "../../test-support/in-time.ts";
+import { a, deny } from "../../test-support/world.ts";
 
 let world: BoundWorld;
 let generation = 1;
@@ -233,6 +238,32 @@ test("a guest that waits for 100 Continue gets it once the request is allowed", 
   expect(world.origin.received).toMatchObject([{ body: "hi" }]);
   expect(valuesIn(world.origin.received[0] as never, "expect")).toEqual([]);
   expect(await ask("/a/../b")).toMatch(/^HTTP\/1.1 400 /);
+});
+
+test("a bound host over plain HTTP gets nothing of the credential, and is not redirected to it", async () => {
+  let heard = "";
+  const outside = createServer((request, response) => {
+    heard += JSON.stringify(request.rawHeaders);
+    response.end("plain");
+  });
+  outside.listen(world.outside.http, "127.31.41.81");
+  await once(outside, "listening");
+  const host = "plain.example";
+  const first = deny(HOST, "other.example", "x.example");
+  await world.bind({}, { connections: [connection({ generation }), connection({ host, name: "plain" })] });
+  await world.apply({ first: deny(...first.allow, host) });
+  world.names.script = (name) => [a(name, name === host ? "127.31.41.81" : "127.31.41.80")];
+  const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
+  const chunks: Buffer[] = [];
+  socket.on("data", (chunk) => chunks.push(chunk)).on("error", () => {});
+  socket.write(`GET /a HTTP/1.1\r\nHost: ${host}\r\nAuthorization: own\r\nConnection: close\r\n\r\n`);
+  await inTime(new Promise((resolve) => socket.once("close", resolve)), "the end of a connection");
+  await world.apply({ first });
+  outside.close();
+  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1.1 200 [\s\S]*plain$/);
+  expect(heard).toContain('"Authorization","own"');
+  expect(heard).not.toContain(SECRET.slice(0, 10));
+  expect(world.origin.received).toEqual([]);
 });
 
 describe("only the bound origin of this session is intercepted:", () => {

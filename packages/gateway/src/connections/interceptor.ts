@@ -17,13 +17,13 @@ import { serveHttp2 } from "./guest-http2.ts";
 import type { GuestRequest } from "./guest-request.ts";
 import type { ActiveConnection, OpenConnection, Origin } from "./origin.ts";
 import { secure, systemRoots, type Upstream } from "./upstream.ts";
-import { FOR_STREAMS, Http1Upstream } from "./upstream-http1.ts";
+import { Http1Upstream } from "./upstream-http1.ts";
 import { Http2Upstream } from "./upstream-http2.ts";
 
 export interface Limits {
-  /** Of a TLS handshake with the guest or the origin, in milliseconds. */
+  /** Time of a TLS handshake with the guest or the origin, in milliseconds. */
   handshakeMs: number;
-  /** From a request to the head of its answer: some origins compute for minutes. */
+  /** Time from a request to the head of its answer: some origins compute for minutes. */
   answerMs: number;
   /** Longest silence on a guest's connection. */
   idleMs: number;
@@ -209,18 +209,21 @@ class GuestConnection implements OpenConnection {
     const upstream =
       first.alpnProtocol === HTTP2
         ? new Http2Upstream(first, { host: this.#deps.origin.host, secretHeader: credential.headerName })
-        : new Http1Upstream(first, isHttp2 ? FOR_STREAMS : 1, () => this.#dial([HTTP1]));
+        : new Http1Upstream(first, () => this.#dial([HTTP1]));
     this.#upstreams.add(upstream);
     return upstream;
   }
 
   async #dial(protocols: string[]): Promise<TLSSocket> {
-    const { flow, origin, limits, roots } = this.#deps;
+    const { flow, origin, bound, limits, roots } = this.#deps;
     const raw = await flow.dial();
     this.#dialled.add(raw);
     raw.once("close", () => this.#dialled.delete(raw));
     if (flow.guest.destroyed) raw.destroy();
-    return await secure(raw, { host: origin.host, roots, protocols, withinMs: limits.handshakeMs });
+    const socket = await secure(raw, { host: origin.host, roots, protocols, withinMs: limits.handshakeMs });
+    if (bound.isLeased) return socket;
+    raw.destroy();
+    throw new Error("control cannot be reached");
   }
 }
 

@@ -3,6 +3,10 @@
  * origin and gateway could read differently is refused before. Pure.
  */
 
+const SPACE = 0x20;
+const PERCENT = 0x25;
+const DELETE = 0x7f;
+
 /** The path of a request target without its query; undefined when two readers could understand it differently. */
 export function readPath(target: string): string | undefined {
   const [path = ""] = target.split("?", 1);
@@ -25,9 +29,9 @@ function isPlainPath(path: string): boolean {
  */
 function isPlainEscape(code: string, path: string): boolean {
   if (!/^[0-9a-f]{2}$/i.test(code)) return false;
-  const character = String.fromCharCode(Number.parseInt(code, 16));
-  if (character === "%") return !/%25[0-9a-f]{2}/i.test(path);
-  return !/[\0-\x1f\x7f/\\;A-Za-z0-9._~-]/.test(character);
+  const byte = Number.parseInt(code, 16);
+  if (byte === PERCENT) return !/%25[0-9a-f]{2}/i.test(path);
+  return byte >= SPACE && byte !== DELETE && !/[/\\;A-Za-z0-9._~-]/.test(String.fromCharCode(byte));
 }
 
 export interface PathRule {

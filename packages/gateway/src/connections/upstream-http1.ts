@@ -13,8 +13,6 @@ import {
   type UpstreamRequest,
 } from "./upstream.ts";
 
-/** Connections for the streams of one HTTP/2 connection of a guest. A guest with HTTP/1.1 needs one. */
-export const FOR_STREAMS = 8;
 /** Statuses of answers without a body. */
 const NO_BODY = [204, 304];
 
@@ -22,9 +20,9 @@ export class Http1Upstream implements Upstream {
   readonly #agent: OriginAgent;
   readonly #requests = new Set<ClientRequest>();
 
-  /** `first` is connected already; `connectAgain` makes further connections, up to `most` at a time. */
-  constructor(first: TLSSocket, most: number, connectAgain: () => Promise<TLSSocket>) {
-    this.#agent = new OriginAgent(first, most, connectAgain);
+  /** `first` is connected already. `connectAgain` makes further connections, for requests at the same time. */
+  constructor(first: TLSSocket, connectAgain: () => Promise<TLSSocket>) {
+    this.#agent = new OriginAgent(first, connectAgain);
   }
 
   readonly isUsable = true;
@@ -94,8 +92,9 @@ class OriginAgent extends Agent {
   #first: TLSSocket | undefined;
   readonly #connectAgain: () => Promise<TLSSocket>;
 
-  constructor(first: TLSSocket, most: number, connectAgain: () => Promise<TLSSocket>) {
-    super({ keepAlive: true, maxSockets: most });
+  constructor(first: TLSSocket, connectAgain: () => Promise<TLSSocket>) {
+    // No limit: a request that waited for a connection would carry a credential that was judged long ago.
+    super({ keepAlive: true });
     this.#first = first;
     this.#connectAgain = connectAgain;
   }
