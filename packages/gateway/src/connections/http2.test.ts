@@ -31,7 +31,8 @@ beforeAll(async () => {
 });
 
 beforeEach(async () => {
-  for (const { origin, reports } of [world, old]) {
+  for (const { origin, reports, bound } of [world, old]) {
+    bound.renewLease();
     origin.received.length = 0;
     origin.readsBody = true;
     origin.answer = (_request, response) => void response.end("ok");
@@ -217,6 +218,23 @@ describe("an origin with HTTP/1.1 alone serves a guest with HTTP/2", () => {
     expect(isWhole).toBe(false);
     second.destroy();
   });
+});
+
+test("a guest opens at most 256 connections to an origin with HTTP/1.1, and gets 502 for more", async () => {
+  old.origin.answer = () => {};
+  const before = old.origin.connections;
+  const sessions = await Promise.all(Array.from({ length: 6 }, () => old.session2()));
+  const asked = sessions.flatMap((one) => Array.from({ length: 60 }, () => ask2(one, {})));
+  const statuses: number[] = [];
+  for (const one of asked) void one.then(({ status }) => statuses.push(status));
+  await until(() => statuses.length === 360 - 256 && old.origin.received.length === 256);
+  expect(new Set(statuses)).toEqual(new Set([502]));
+  expect(old.origin.connections - before).toBe(256);
+  for (const one of sessions) one.destroy();
+  await Promise.all(asked);
+  old.origin.answer = (_request, response) => void response.end("ok");
+  await until(() => old.origin.sockets.size === 0);
+  expect((await old.ask()).status).toBe(200);
 });
 
 describe("a request over HTTP/2 is refused, and nothing reaches the origin,", () => {

@@ -17,6 +17,7 @@ import {
 import { inTime } from "../../test-support/in-time.ts";
 import { a, deny } from "../../test-support/world.ts";
 
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 let world: BoundWorld;
 let generation = 1;
 
@@ -84,6 +85,28 @@ describe("an allowed request", () => {
     ]);
     expect(JSON.stringify(world.reports())).not.toContain(SECRET);
   });
+});
+
+test("the egress log has an intercepted connection with its bytes and the origin's address", async () => {
+  await pause(50);
+  world.egressLog.take();
+  await world.ask();
+  expect(await world.entries()).toMatchObject([
+    {
+      kind: "tls",
+      host: HOST,
+      address: "127.31.41.80",
+      port: 443,
+      verdict: "allowed",
+      reason: "name_allowed",
+    },
+  ]);
+  const session = await world.session2();
+  await ask2(session, {});
+  session.destroy();
+  const [line] = await world.entries();
+  expect(line?.bytes_out).toBeGreaterThan(200);
+  expect(line?.bytes_in).toBeGreaterThan(200);
 });
 
 describe("a request against the rules", () => {

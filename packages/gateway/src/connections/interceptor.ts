@@ -84,6 +84,8 @@ export class Interceptor {
         report({ ...entry, session_id: flow.sessionId, connection: origin.name, host: origin.host }),
     });
     flow.guest.unshift(received);
+    // A guest that ends its side has left: no request is whole without its answer.
+    flow.guest.allowHalfOpen = false;
     this.#whenSecure(flow.guest, secureContext, (socket) => {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
       socket.setTimeout(this.#limits.idleMs, () => socket.destroy());
@@ -216,9 +218,17 @@ class GuestConnection implements OpenConnection {
 
   async #dial(protocols: string[]): Promise<TLSSocket> {
     const { flow, origin, bound, limits, roots } = this.#deps;
-    const raw = await flow.dial();
+    const giveBack = origin.takeDial();
+    if (!giveBack) throw new Error("the session has too many connections to this origin");
+    const raw = await flow.dial().catch((error: unknown) => {
+      giveBack();
+      throw error;
+    });
     this.#dialled.add(raw);
-    raw.once("close", () => this.#dialled.delete(raw));
+    raw.once("close", () => {
+      this.#dialled.delete(raw);
+      giveBack();
+    });
     if (flow.guest.destroyed) raw.destroy();
     const socket = await secure(raw, { host: origin.host, roots, protocols, withinMs: limits.handshakeMs });
     if (bound.isLeased) return socket;

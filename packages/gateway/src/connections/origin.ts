@@ -5,6 +5,8 @@ import { compilePaths, type PathRule } from "./path-rules.ts";
 
 /** Answers that may carry the credential before the Connection is suspended. */
 const MAX_REFLECTIONS = 3;
+/** TCP connections to one origin for one session: each stream of a guest may need its own. */
+const MAX_DIALLED = 256;
 /** Longest delay of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -34,6 +36,7 @@ export class Origin {
   #ended: EndState | undefined;
   #reflections = 0;
   #expiry: NodeJS.Timeout | undefined;
+  #dialled = 0;
   readonly #open = new Set<OpenConnection>();
 
   constructor({ host, name }: { host: string; name: string }) {
@@ -60,6 +63,15 @@ export class Origin {
   add(connection: OpenConnection): () => void {
     this.#open.add(connection);
     return () => this.#open.delete(connection);
+  }
+
+  /** Counts a TCP connection to the origin. Undefined: there are too many. Otherwise the function that gives it back. */
+  takeDial(): (() => void) | undefined {
+    if (this.#dialled >= MAX_DIALLED) return undefined;
+    this.#dialled += 1;
+    return () => {
+      this.#dialled -= 1;
+    };
   }
 
   /** Puts a Connection into effect, unless this or a newer one was, or the origin is revoked. Cuts the former one. */
@@ -100,8 +112,11 @@ export class Origin {
 
   async #stop(): Promise<void> {
     clearTimeout(this.#expiry);
-    this.#active?.credential.forget();
+    const { credential } = this.#active ?? {};
     this.#active = undefined;
-    await Promise.all([...this.#open].map((connection) => connection.destroy()));
+    const closing = [...this.#open].map((connection) => connection.destroy());
+    // After the cut: answers that were still passed on would not be searched any more.
+    credential?.forget();
+    await Promise.all(closing);
   }
 }
