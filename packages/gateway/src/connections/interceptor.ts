@@ -31,6 +31,9 @@ export interface Limits {
 
 const LIMITS: Limits = { handshakeMs: 10_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 };
 
+/** Idle time after which TCP keep-alive probes begin. */
+const DEAD_PEER_MS = 60_000;
+
 /** Protocols that the gateway speaks. */
 const HTTP2 = "h2";
 const HTTP1 = "http/1.1";
@@ -86,6 +89,8 @@ export class Interceptor {
     flow.guest.unshift(received);
     // A guest that ends its side has left: no request is whole without its answer.
     flow.guest.allowHalfOpen = false;
+    flow.guest.setNoDelay(true);
+    flow.guest.setKeepAlive(true, DEAD_PEER_MS);
     this.#whenSecure(flow.guest, secureContext, (socket) => {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
       socket.setTimeout(this.#limits.idleMs, () => socket.destroy());
