@@ -2,7 +2,6 @@
  * One request of a guest to a bound origin and its answer: judged, sent with the credential, and the answer searched for
  * the credential on its way back.
  */
-
 import type { Transform } from "node:stream";
 import type { ConnectionEntry } from "@vivarium/contract/gateway";
 import { type Body, copyBody } from "@vivarium/http1/copy-body";
@@ -71,6 +70,7 @@ class Exchange {
   async serve(): Promise<void> {
     const { origin, connect, isLeased } = this.#deps;
     const { answer } = this.#request;
+    if (!answer.isOpen) return;
     answer.onceOver(() => this.#finish());
     const admitted = this.#admit();
     if ("code" in admitted) return this.#refuse(admitted);

@@ -36,8 +36,12 @@ const OPTIONS = {
  * Returns a server without a listener: connections are handed to it. `serve` gets each request with its connection, one at a
  * time: a request that was sent ahead is judged when it is sent on, not before.
  */
-export function createHttp1(log: Log, serve: (socket: Duplex, request: GuestRequest) => void): Server {
+export function createHttp1(
+  { log, idleMs }: { log: Log; idleMs: number },
+  serve: (socket: Duplex, request: GuestRequest) => void,
+): Server {
   const server = createServer(OPTIONS);
+  server.timeout = idleMs;
   const answered = new WeakMap<Duplex, Promise<void>>();
   // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be judged.
   server.maxHeadersCount = 0;

@@ -17,10 +17,13 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_STREAMS = 64;
 /** Bytes of a request's body that may be in flight unread: a guest is near, so a small window is fast enough. */
 const WINDOW_BYTES = 64 * 1024 - 1;
-const IDLE_MS = 10 * 60_000;
 
 /** Header blocks larger than the limit are refused like other invalid requests. */
-export function serveHttp2(socket: TLSSocket, serve: (request: GuestRequest) => void): ServerHttp2Session {
+export function serveHttp2(
+  socket: TLSSocket,
+  idleMs: number,
+  serve: (request: GuestRequest) => void,
+): ServerHttp2Session {
   const session = performServerHandshake(socket, {
     maxSessionMemory: 10,
     maxSendHeaderBlockLength: 128 * 1024,
@@ -33,7 +36,7 @@ export function serveHttp2(socket: TLSSocket, serve: (request: GuestRequest) => 
     },
   } satisfies Parameters<typeof performServerHandshake>[1]);
   session.on("error", () => session.destroy());
-  session.setTimeout(IDLE_MS, () => session.destroy());
+  session.setTimeout(idleMs, () => session.destroy());
   session.on("stream", (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number) => {
     stream.on("error", () => {});
     guardBody(stream);

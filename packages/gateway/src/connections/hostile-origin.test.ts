@@ -320,6 +320,28 @@ test("a guest that does not finish its handshake or the head of its request is c
   await inTime(Promise.all(ends), "the end of both connections", 40_000);
 }, 60_000);
 
+test("a guest that is silent for too long is cut off, over both versions of HTTP, also after a request", async () => {
+  const other = await startBoundWorld("127.31.51", { limits: { idleMs: 400 } });
+  await other.bind();
+  const idle = await other.open();
+  idle.resume();
+  idle.write("GET /a HTTP/1.1\r\nHost: api.example\r\n\r\n");
+  other.origin.answer = (request, response) => void (request.url !== "/silent" && response.end("ok"));
+  const waiting = await other.open();
+  waiting.resume();
+  waiting.write(
+    "GET /a HTTP/1.1\r\nHost: api.example\r\n\r\nGET /silent HTTP/1.1\r\nHost: api.example\r\n\r\n",
+  );
+  const session = await other.session2();
+  const stream = session.request({ ":path": "/silent", ":authority": "api.example" });
+  stream.on("error", () => {}).resume();
+  const ends = [waiting, session].map((one) => new Promise((resolve) => one.once("close", resolve)));
+  await inTime(Promise.all(ends), "the end of both connections");
+  await inTime(new Promise((resolve) => setTimeout(resolve, 100)), "a moment");
+  expect(idle.closed).toBe(false);
+  await other.close();
+});
+
 test("no log line and no error has the credential", async () => {
   const lines: string[] = [];
   const log = createLog("test", "silent");

@@ -68,7 +68,7 @@ export class Interceptor {
     this.#deps = deps;
     this.#limits = { ...LIMITS, ...deps.limits };
     this.#roots = deps.roots;
-    this.#http1 = createHttp1(deps.log, (socket, request) => {
+    this.#http1 = createHttp1({ log: deps.log, idleMs: this.#limits.idleMs }, (socket, request) => {
       const connection = this.#connections.get(socket);
       if (connection) void connection.serve(request);
       else socket.destroy();
@@ -93,10 +93,9 @@ export class Interceptor {
     flow.guest.setKeepAlive(true, DEAD_PEER_MS);
     this.#whenSecure(flow.guest, secureContext, (socket) => {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
-      socket.setTimeout(this.#limits.idleMs, () => socket.destroy());
       connection.socket = socket;
       if (socket.alpnProtocol === HTTP2) {
-        serveHttp2(socket, (request) => void connection.serve(request));
+        serveHttp2(socket, this.#limits.idleMs, (request) => void connection.serve(request));
         return;
       }
       this.#connections.set(socket, connection);
