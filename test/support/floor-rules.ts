@@ -33,7 +33,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["machines"],
     ["server"],
   ],
-  gateway: [["policy"], ["tables"], ["egress-log", "previews"], ["dns"], ["egress"]],
+  gateway: [["policy"], ["tables"], ["egress-log", "previews", "connections"], ["dns"], ["egress"]],
 };
 
 /** Owners of a session's columns, by column: the rooms that `packages/control/src/db/tables.ts` declares as writers. */

@@ -1,6 +1,9 @@
 /** Constructs and connects the parts of the gateway: the link to the node, egress, previews. */
 import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
+import { BoundConnections } from "./connections/bound-connections.ts";
+import { ConnectionLog } from "./connections/connection-log.ts";
+import { Interceptor, type InterceptorDeps } from "./connections/interceptor.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
 import { NameRateLimit } from "./dns/name-rate-limit.ts";
 import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
@@ -57,6 +60,8 @@ export interface EgressParts {
   dialledPort?: (port: number) => number;
   /** Milliseconds: for one question to a name server, and of silence on a guest's DNS connection. Set by tests only. */
   dnsLimits?: { attemptMs: number; tcpIdleMs: number };
+  /** The authorities and time limits of Connections. Set by tests only. */
+  interceptor?: Pick<InterceptorDeps, "roots" | "limits">;
 }
 
 export function startEgress(parts: EgressParts) {
@@ -70,7 +75,13 @@ export function startEgress(parts: EgressParts) {
     tcpIdleMs: dnsLimits?.tcpIdleMs,
   };
   const flows = new GuestFlows(parts);
-  const front = { tables, resolver, dialledPort, flows, log };
+  const bound = new BoundConnections();
+  const connectionLog = new ConnectionLog();
+  const interceptor = new Interceptor({
+    ...{ bound, log, ...parts.interceptor },
+    report: (entry) => connectionLog.add(entry),
+  });
+  const front = { tables, resolver, dialledPort, flows, bound, interceptor, log };
   const openers = [
     (address: string) => listenUdp(dns, address),
     (address: string) => listenTcp(dns, address),
@@ -79,6 +90,8 @@ export function startEgress(parts: EgressParts) {
   ];
   const slots = new Slots({ tables, openers, log });
   return {
+    bound,
+    connectionLog,
     settled: () => slots.settled(),
     close() {
       slots.close();

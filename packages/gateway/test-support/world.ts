@@ -14,6 +14,8 @@ import type { EgressEntry, EgressRules, Flows, GatewayTables, Pin } from "@vivar
 import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
 import { type EgressParts, startEgress } from "../src/app.ts";
+import type { BoundConnections } from "../src/connections/bound-connections.ts";
+import type { ConnectionLog } from "../src/connections/connection-log.ts";
 import { EgressLog } from "../src/egress-log/lines.ts";
 import { CurrentTables } from "../src/tables/current-tables.ts";
 import { NodeClient } from "../src/tables/node-client.ts";
@@ -150,7 +152,11 @@ export interface World {
     withoutFirst?: boolean;
     never?: string[];
     open?: GatewayTables["open"];
+    /** Hosts that the tables name as bound for the first machine. */
+    boundHosts?: string[];
   }): Promise<void>;
+  bound: BoundConnections;
+  connectionLog: ConnectionLog;
   /** Lines of the egress log since the last call, newest last. Resolves once they count at least this many events. */
   entries(atLeast?: number): Promise<EgressEntry[]>;
   close(): Promise<void>;
@@ -161,7 +167,7 @@ export async function startWorld(
   prefix: string,
   outside: { http: number; tls: number },
   log: Log = silent,
-  dnsLimits?: EgressParts["dnsLimits"],
+  { dnsLimits, interceptor }: Pick<EgressParts, "dnsLimits" | "interceptor"> = {},
 ): Promise<World> {
   const names = await new TestNameServer().start(`${prefix}.53`);
   const node = new TestNode();
@@ -169,7 +175,7 @@ export async function startWorld(
   const tables = new CurrentTables();
   const egressLog = new EgressLog();
   const dialledPort = (port: number) => (port === 443 ? outside.tls : outside.http);
-  const egress = startEgress({ node: client, tables, egressLog, log, dialledPort, dnsLimits });
+  const egress = startEgress({ node: client, tables, egressLog, log, dialledPort, dnsLimits, interceptor });
   const hosts: World["hosts"] = [`${prefix}.10`, `${prefix}.11`, `${prefix}.12`];
   let version = 0;
   const apply: World["apply"] = async ({
@@ -178,6 +184,7 @@ export async function startWorld(
     withoutFirst = false,
     never,
     open,
+    boundHosts,
   }) => {
     version += 1;
     const machine = (index: number, egressRules: EgressRules) => ({
@@ -185,6 +192,7 @@ export async function startWorld(
       session_id: `ses_${index}`,
       generation: version,
       egress: egressRules,
+      ...(index === 1 && { bound_hosts: boundHosts }),
     });
     const sent: GatewayTables = {
       version,
@@ -210,6 +218,8 @@ export async function startWorld(
     ...{ tables, names, node, egressLog, hosts, outside, apply },
     publicAddress: `${prefix}.80`,
     privateAddress: `${prefix}.201`,
+    bound: egress.bound,
+    connectionLog: egress.connectionLog,
     entries: (atLeast = 1) => takeEntries(egressLog, atLeast),
     async close() {
       egress.close();

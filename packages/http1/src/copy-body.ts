@@ -1,17 +1,20 @@
 /** Copies a body with back-pressure, and joins the many small pieces that a client may send. */
-import type { IncomingMessage } from "node:http";
-import type { Writable } from "node:stream";
+import type { Socket } from "node:net";
+import type { Readable, Writable } from "node:stream";
 import type { Guard } from "./guard.ts";
 
 /** Most separate pieces: a turn of the event loop may bring megabytes, and each piece costs hundreds of bytes. */
 const MAX_PIECES = 4096;
+
+/** A body with the connection that brings it alone; without one the body's own pause stops the sender. */
+export type Body = Readable & { socket?: Pick<Socket, "pause" | "resume"> };
 
 /**
  * Copies a body as fast as it is taken, and writes everything that came in one turn of the event loop as one piece.
  * Streams limit their bytes but not their number of pieces: through a plain pipe a body of one-byte chunks costs a
  * thousand times its size. So no piece is left in a stream's buffer, and back-pressure pauses the socket.
  */
-export function copyBody(from: IncomingMessage, to: Writable, guard: Guard): void {
+export function copyBody(from: Body, to: Writable, guard: Guard): void {
   let pieces: Buffer[] = [];
   let isScheduled = false;
   const write = (): boolean => {
@@ -24,10 +27,10 @@ export function copyBody(from: IncomingMessage, to: Writable, guard: Guard): voi
     isScheduled = false;
     if (write()) return;
     from.pause();
-    from.socket.pause();
+    from.socket?.pause();
   });
   const resume = guard(() => {
-    from.socket.resume();
+    from.socket?.resume();
     from.resume();
   });
   const take = (piece: Buffer) => {

@@ -22,6 +22,11 @@ export const GatewaySlot = z.object({
       session_id: z.string(),
       generation: z.int().min(1),
       egress: EgressRules,
+      /**
+       * Normalised hosts of the session's Connections, those that ended included; absent: none. A host that is listed here
+       * is not reached over TLS until the gateway has the session's Connections.
+       */
+      bound_hosts: z.array(z.string()).max(16).optional(),
     })
     .optional(),
 });

@@ -22,7 +22,9 @@ let hasty: World;
 
 beforeAll(async () => {
   world = await startWorld(PREFIX, { http: 1, tls: 1 });
-  hasty = await startWorld(HASTY_PREFIX, { http: 1, tls: 1 }, undefined, { attemptMs: 400, tcpIdleMs: 400 });
+  hasty = await startWorld(HASTY_PREFIX, { http: 1, tls: 1 }, undefined, {
+    dnsLimits: { attemptMs: 400, tcpIdleMs: 400 },
+  });
 });
 
 beforeEach(async () => {

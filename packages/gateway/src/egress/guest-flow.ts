@@ -25,6 +25,7 @@ export class GuestFlow {
   readonly guest: Socket;
   readonly port: number;
   readonly machineId: string;
+  readonly sessionId: string;
   readonly #deps: FlowDeps;
   readonly #opened: FlowInput;
   readonly #at = new Date().toISOString();
@@ -43,6 +44,7 @@ export class GuestFlow {
     this.guest = opened.guest;
     this.port = opened.port;
     this.machineId = opened.slot.machineId;
+    this.sessionId = opened.slot.sessionId;
     this.guest.once("close", () => this.#end());
   }
 
@@ -69,6 +71,11 @@ export class GuestFlow {
     this.#host = host;
     this.#admitted = reason;
     return true;
+  }
+
+  /** Whether a Connection of the session binds this host, by the tables. */
+  isBoundTo(host: string): boolean {
+    return this.#slotNow?.boundHosts.has(host) ?? false;
   }
 
   /** Adds a connection to a server. It is destroyed when the flow ends. */

@@ -10,12 +10,12 @@ import type { Header } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
 import { type Listener, listenAt } from "../tables/slots.ts";
-import { dial } from "./dial.ts";
+import { type DialDeps, dial } from "./dial.ts";
 import { forwardRequest } from "./forward-request.ts";
 import type { GuestFlow } from "./guest-flow.ts";
+import type { GuestFlows } from "./guest-flows.ts";
 import { readHead } from "./http-request.ts";
 import { closeWith, type Refusal, respondWith } from "./refuse-request.ts";
-import type { FrontDeps } from "./tls-front.ts";
 
 const OPTIONS = {
   insecureHTTPParser: false,
@@ -30,6 +30,8 @@ const OPTIONS = {
   noDelay: true,
 };
 const IDLE_MS = 60 * 60 * 1000;
+
+type HttpDeps = DialDeps & { flows: GuestFlows; log: Log };
 
 /** A guest's connection, with the agent that keeps its connection to the server. */
 export interface HttpConnection {
@@ -46,7 +48,7 @@ export interface AdmittedRequest {
   headers: Header[];
 }
 
-export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
+export async function listenHttp(deps: HttpDeps, hostAddress: string): Promise<Listener> {
   const server = createServer(OPTIONS);
   server.timeout = IDLE_MS;
   // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be checked.
@@ -55,7 +57,7 @@ export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<
   return await listenAt(server, hostAddress, GATEWAY_PORTS.http, { log: deps.log, name: "HTTP server" });
 }
 
-function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
+function serveConnections(deps: HttpDeps, server: Server, hostAddress: string): void {
   const connections = new WeakMap<Duplex, HttpConnection>();
   const { log } = deps;
   listenGuarded(server, log, {
@@ -116,10 +118,10 @@ function admit(connection: HttpConnection, request: IncomingMessage): AdmittedRe
 
 /** Connects to the flow's host. Its connection is used by this flow only. */
 class FlowAgent extends Agent {
-  readonly #deps: FrontDeps;
+  readonly #deps: HttpDeps;
   readonly #flow: GuestFlow;
 
-  constructor(deps: FrontDeps, flow: GuestFlow) {
+  constructor(deps: HttpDeps, flow: GuestFlow) {
     super({ keepAlive: true, maxSockets: 1 });
     this.#deps = deps;
     this.#flow = flow;

@@ -1,8 +1,14 @@
-/** Serves a guest's TLS at one slot. Connections are admitted by their server name and forwarded unchanged. */
+/**
+ * Serves a guest's TLS at one slot. Connections are admitted by their server name and forwarded unchanged, except those to
+ * origins that a Connection of the session binds: these are intercepted.
+ */
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
+import type { BoundConnections } from "../connections/bound-connections.ts";
+import type { Interceptor } from "../connections/interceptor.ts";
+import type { Origin } from "../connections/origin.ts";
 import { type Listener, listenAt } from "../tables/slots.ts";
 import { type HelloReason, readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
@@ -12,7 +18,12 @@ import { splice } from "./splice.ts";
 
 const HELLO_MS = 5_000;
 
-export type FrontDeps = DialDeps & { flows: GuestFlows; log: Log };
+export type FrontDeps = DialDeps & {
+  flows: GuestFlows;
+  bound: BoundConnections;
+  interceptor: Interceptor;
+  log: Log;
+};
 
 export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<Listener> {
   const onConnection = (guest: Socket) => {
@@ -32,10 +43,25 @@ export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<L
 async function serve(deps: FrontDeps, flow: GuestFlow): Promise<void> {
   const hello = await readName(deps, flow.guest);
   if ("reason" in hello) return flow.cut(hello.reason);
-  if (!flow.admits(hello.name)) return flow.cut("name_not_allowed");
+  const isAdmitted = flow.admits(hello.name);
+  const origin = deps.bound.find(flow.sessionId, hello.name);
+  if (origin) return await intercept(deps, flow, origin, hello.received);
+  if (!isAdmitted) return flow.cut("name_not_allowed");
+  // The gateway has restarted and does not have the session's Connections yet.
+  if (flow.isBoundTo(hello.name)) return flow.cut("not_reachable");
   const upstream = await dial(deps, flow);
   upstream.write(hello.received);
   splice(flow.guest, upstream);
+}
+
+async function intercept(deps: FrontDeps, flow: GuestFlow, origin: Origin, received: Buffer): Promise<void> {
+  const { guest, sessionId } = flow;
+  const isAllowed = () => flow.isOpen && flow.admittedHost === origin.host;
+  await deps.interceptor.serve(
+    { guest, sessionId, isAllowed, dial: () => dial(deps, flow) },
+    origin,
+    received,
+  );
 }
 
 type Named = { name: string; received: Buffer } | { reason: HelloReason };

@@ -11,6 +11,8 @@ export interface MachineSlot {
   sessionId: string;
   generation: number;
   rules: Rules;
+  /** Hosts that Connections of the session bind. */
+  boundHosts: ReadonlySet<string>;
   /** Stay the same object while machine and policy generation are the same. */
   pins: KnownPins;
 }
@@ -77,6 +79,7 @@ function slotsOf(tables: GatewayTables, former: Map<string, MachineSlot>): Map<s
       sessionId: machine.session_id,
       generation: machine.generation,
       rules: compileRules(machine.egress),
+      boundHosts: new Set(machine.bound_hosts),
       pins: isSame ? before.pins : new KnownPins(),
     });
   }

@@ -1,0 +1,360 @@
+/** Origins that do not prove who they are, hang, break off, or send what is not HTTP: 502, and no credential for impostors. */
+import { once } from "node:events";
+import { connect, createServer as createTcp, type Server, type Socket } from "node:net";
+import { createServer as createTls, type TlsOptions } from "node:tls";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { makeAuthority, signServer } from "@vivarium/kit/certificates";
+import { createLog } from "@vivarium/kit/log";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  ask2,
+  askOver,
+  type BoundWorld,
+  connection,
+  SECRET,
+  startBoundWorld,
+} from "../../test-support/bound-world.ts";
+import { captureHello } from "../../test-support/hello.ts";
+import { inTime } from "../../test-support/in-time.ts";
+import { a, deny } from "../../test-support/world.ts";
+
+const PREFIX = "127.31.47";
+const DAY_MS = 24 * 3_600_000;
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const servers: Server[] = [];
+const sockets = new Set<Socket>();
+/** Plain text that a server received over TLS. */
+let received = "";
+let connections = 0;
+let world: BoundWorld;
+const HOSTS = [
+  "self-signed",
+  "foreign",
+  "expired",
+  "misnamed",
+  "bare",
+  "silent",
+  "asking",
+  "closed",
+  "scripted",
+];
+const nameOf = (kind: string) => `${kind}.api.example`;
+const addressOf = (kind: string) => `${PREFIX}.${90 + HOSTS.indexOf(kind)}`;
+/** Serves one connection of the scripted server, from its first bytes on. */
+let script: (socket: Socket) => void = () => {};
+
+function keep(socket: Socket): void {
+  connections += 1;
+  sockets.add(socket);
+  socket.on("error", () => {}).once("close", () => sockets.delete(socket));
+}
+
+async function listen(kind: string, server: Server): Promise<void> {
+  server.on("connection", keep).on("tlsClientError", () => {});
+  server.listen(world.outside.tls, addressOf(kind));
+  servers.push(server);
+  await once(server, "listening");
+}
+
+function tlsServer(options: TlsOptions, onData: (socket: Socket) => void = () => {}): Server {
+  return createTls(options, (socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (chunk) => {
+      received += chunk.toString("latin1");
+    });
+    socket.once("data", () => onData(socket));
+  });
+}
+
+const ANSWER = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const pair = ({ certificatePem, keyPem }: { certificatePem: string; keyPem: string }) => ({
+  cert: certificatePem,
+  key: keyPem,
+});
+
+beforeAll(async () => {
+  world = await startBoundWorld(PREFIX, { limits: { handshakeMs: 1_000, answerMs: 1_500 } });
+  world.names.script = (name) => [a(name, addressOf(name.split(".")[0] ?? ""))];
+  await world.apply({ first: deny("*.api.example", "api.example") });
+  const sign = (host: string, lifeMs = DAY_MS) => signServer(world.roots, { host, lifeMs });
+  const own = await makeAuthority({ name: nameOf("self-signed"), notAfter: new Date(Date.now() + DAY_MS) });
+  const answer = (socket: Socket) => void socket.write(ANSWER);
+  await listen("self-signed", tlsServer(pair(own), answer));
+  await listen(
+    "foreign",
+    tlsServer(pair(await signServer(own, { host: nameOf("foreign"), lifeMs: DAY_MS })), answer),
+  );
+  await listen("expired", tlsServer(pair(await sign(nameOf("expired"), 60_000)), answer));
+  await listen("misnamed", tlsServer(pair(await sign("other.api.example")), answer));
+  await listen(
+    "bare",
+    createTcp((socket) => void socket.end(ANSWER)),
+  );
+  await listen(
+    "silent",
+    createTcp(() => {}),
+  );
+  const asking = { requestCert: true, rejectUnauthorized: true, ...pair(await sign(nameOf("asking"))) };
+  await listen("asking", tlsServer(asking, answer));
+  await listen(
+    "scripted",
+    tlsServer(pair(await sign(nameOf("scripted"))), (socket) => script(socket)),
+  );
+});
+
+beforeEach(async () => {
+  await world.bind(
+    {},
+    {
+      connections: HOSTS.map((kind, at) => connection({ name: `c${at}`, host: nameOf(kind) })),
+    },
+  );
+  received = "";
+  connections = 0;
+});
+
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy();
+  for (const server of servers) server.close();
+  await world.close();
+});
+
+/** Asks over a new connection of the guest. */
+async function ask(kind: string, options: { method?: string; body?: string } = {}) {
+  const socket = await world.open({ servername: nameOf(kind) });
+  const headers = {
+    Host: nameOf(kind),
+    ...(options.body !== undefined && { "Content-Length": options.body.length }),
+  };
+  return await inTime(askOver(socket, "/a", { ...options, headers }), "an answer", 20_000).finally(() =>
+    socket.destroy(),
+  );
+}
+
+const playing = (bytes: string) => {
+  script = (socket) => void socket.write(Buffer.from(bytes, "latin1"));
+};
+
+describe("an origin that does not prove to be the host gets nothing of the credential:", () => {
+  test.each(["self-signed", "foreign", "expired", "misnamed", "bare", "silent"])("%s", async (kind) => {
+    const reply = await ask(kind);
+    expect(reply.status).toBe(502);
+    expect(JSON.parse(reply.body)).toMatchObject({ code: "connection_upstream" });
+    expect(connections).toBe(1);
+    expect(received).toBe("");
+  });
+
+  test("whatever the environment says about verification", async () => {
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
+    try {
+      expect((await ask("self-signed")).status).toBe(502);
+      expect(received).toBe("");
+    } finally {
+      delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
+    }
+  });
+
+  test("and one that does gets it", async () => {
+    playing(ANSWER);
+    expect(await ask("scripted")).toMatchObject({ status: 200, body: "ok" });
+    expect(received).toContain(`Authorization: Bearer ${SECRET}`);
+  });
+});
+
+test("an origin that asks for a client's certificate gets none, and refuses", async () => {
+  expect((await ask("asking")).status).toBe(502);
+});
+
+test("an address where nothing listens is answered with 502", async () => {
+  expect((await ask("closed")).status).toBe(502);
+});
+
+describe("502, and the next request is answered, after", () => {
+  test.each<[string, string]>([
+    ["bytes that are not HTTP", "SSH-2.0-OpenSSH\r\n\r\n"],
+    ["another version", "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"],
+    [
+      "a switch of protocols",
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+    ],
+    ["interim answers without end", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(5_000)],
+    ["giant headers", `HTTP/1.1 200 OK\r\nX-Long: ${"x".repeat(200_000)}\r\n\r\n`],
+    ["many headers", `HTTP/1.1 200 OK\r\n${"X-A: bbbbbbbbbbbbbbbbb\r\n".repeat(20_000)}\r\n`],
+    [
+      "a length and chunks",
+      "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ["two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"],
+    ["another transfer coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc"],
+    ["an injected line in a header", "HTTP/1.1 200 OK\r\nX-A: b\rX-B: c\r\n\r\n"],
+  ])("%s", async (_, bytes) => {
+    playing(bytes);
+    for (const body of [undefined, "body"]) {
+      expect((await ask("scripted", body === undefined ? {} : { method: "POST", body })).status).toBe(502);
+    }
+    playing(ANSWER);
+    expect(await ask("scripted")).toMatchObject({ status: 200, body: "ok" });
+  });
+
+  test("a connection that is closed before an answer", async () => {
+    script = (socket) => void socket.destroy();
+    expect((await ask("scripted")).status).toBe(502);
+    playing(ANSWER);
+    expect((await ask("scripted")).status).toBe(200);
+  });
+
+  test("headers that never end", async () => {
+    script = (socket) => {
+      socket.write("HTTP/1.1 200 OK\r\n");
+      const timer = setInterval(() => socket.write("X-A: b\r\n"), 100);
+      socket.once("close", () => clearInterval(timer));
+    };
+    const started = performance.now();
+    expect((await ask("scripted")).status).toBe(502);
+    expect(performance.now() - started).toBeGreaterThan(1_400);
+  });
+
+  test("no answer at all, over HTTP/2 as well", async () => {
+    script = () => {};
+    expect((await ask("scripted")).status).toBe(502);
+    const session = await world.session2of(nameOf("scripted"));
+    expect((await ask2(session, { ":authority": nameOf("scripted") })).status).toBe(502);
+    session.destroy();
+  });
+});
+
+test.each<[string, string]>([
+  ["a length that is not reached", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart"],
+  ["chunks that do not end", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n"],
+])("an answer that breaks off is not whole for the guest: %s", async (_, bytes) => {
+  script = (socket) => void socket.write(bytes, () => setTimeout(() => socket.destroy(), 50));
+  expect(await ask("scripted")).toMatchObject({ status: 200, body: "part", isWhole: false });
+  const session = await world.session2of(nameOf("scripted"));
+  const reply = await ask2(session, { ":authority": nameOf("scripted") });
+  expect(reply).toMatchObject({ status: 200, isWhole: false });
+  session.destroy();
+});
+
+test("an answer with a broken chunk is not whole for the guest", async () => {
+  script = (socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n");
+    setTimeout(() => socket.write("zz\r\n"), 100);
+  };
+  expect(await ask("scripted")).toMatchObject({ status: 200, body: "part", isWhole: false });
+});
+
+test("an answer without end waits for a guest that does not read, and takes bounded memory", async () => {
+  let sent = 0;
+  script = (socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    const chunk = Buffer.from(`10000\r\n${"x".repeat(65_536)}\r\n`);
+    const more = () => {
+      while (socket.writable) {
+        sent += chunk.length;
+        if (!socket.write(chunk)) return void socket.once("drain", more);
+      }
+    };
+    more();
+  };
+  const before = process.memoryUsage.rss();
+  const guests = await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const socket = await world.open({ servername: nameOf("scripted") });
+      socket.pause();
+      socket.write(`GET /endless HTTP/1.1\r\nHost: ${nameOf("scripted")}\r\n\r\n`);
+      return socket;
+    }),
+  );
+  await pause(2_000);
+  const first = sent;
+  await pause(1_000);
+  expect(sent).toBe(first);
+  expect(sent / guests.length).toBeLessThan(32 * 1024 * 1024);
+  expect(process.memoryUsage.rss() - before).toBeLessThan(400 * 1024 * 1024);
+  const [guest] = guests;
+  let heard = 0;
+  guest?.on("data", (chunk) => {
+    heard += chunk.length;
+  });
+  guest?.resume();
+  for (let left = 200; heard < 16 * 1024 * 1024 && left > 0; left--) await pause(50);
+  expect(heard).toBeGreaterThan(16 * 1024 * 1024);
+  for (const socket of guests) socket.destroy();
+}, 60_000);
+
+test("an upload to an origin that does not read waits, and the guest that leaves ends it", async () => {
+  let server: Socket | undefined;
+  script = (socket) => {
+    server = socket.pause();
+  };
+  const socket = await world.open({ servername: nameOf("scripted") });
+  socket.write(`POST /u HTTP/1.1\r\nHost: ${nameOf("scripted")}\r\nContent-Length: 1000000000\r\n\r\n`);
+  const chunk = Buffer.alloc(65_536);
+  let sent = 0;
+  const more = () => {
+    while (socket.writable) {
+      sent += chunk.length;
+      if (!socket.write(chunk)) return void socket.once("drain", more);
+    }
+  };
+  more();
+  await pause(700);
+  const first = sent;
+  await pause(300);
+  expect(sent).toBe(first);
+  expect(sent).toBeLessThan(64 * 1024 * 1024);
+  socket.destroy();
+  await pause(100);
+  const gone = new Promise((resolve) => server?.once("close", resolve));
+  server?.resume();
+  await inTime(gone, "the end of the upload");
+});
+
+test("a guest that does not finish its handshake or the head of its request is cut off", async () => {
+  const socket = await world.open({ servername: nameOf("scripted") });
+  socket.resume().write("GET / HTTP/1.1\r\nHost");
+  const raw = connect({ host: world.hosts[0], port: GATEWAY_PORTS.tls });
+  raw.on("error", () => {}).resume();
+  raw.write(await captureHello({ servername: nameOf("scripted") }));
+  const ends = [socket, raw].map((one) => new Promise((resolve) => one.once("close", resolve)));
+  await inTime(Promise.all(ends), "the end of both connections", 40_000);
+}, 60_000);
+
+test("a guest that is silent for too long is cut off, over both versions of HTTP, also after a request", async () => {
+  const other = await startBoundWorld("127.31.51", { limits: { idleMs: 400 } });
+  await other.bind();
+  const idle = await other.open();
+  idle.resume();
+  idle.write("GET /a HTTP/1.1\r\nHost: api.example\r\n\r\n");
+  other.origin.answer = (request, response) => void (request.url !== "/silent" && response.end("ok"));
+  const waiting = await other.open();
+  waiting.resume();
+  waiting.write(
+    "GET /a HTTP/1.1\r\nHost: api.example\r\n\r\nGET /silent HTTP/1.1\r\nHost: api.example\r\n\r\n",
+  );
+  const session = await other.session2();
+  const stream = session.request({ ":path": "/silent", ":authority": "api.example" });
+  stream.on("error", () => {}).resume();
+  const ends = [waiting, session].map((one) => new Promise((resolve) => one.once("close", resolve)));
+  await inTime(Promise.all(ends), "the end of both connections");
+  await inTime(new Promise((resolve) => setTimeout(resolve, 100)), "a moment");
+  expect(idle.closed).toBe(false);
+  await other.close();
+});
+
+test("no log line and no error has the credential", async () => {
+  const lines: string[] = [];
+  const log = createLog("test", "silent");
+  for (const level of ["debug", "info", "warn", "error"] as const)
+    log[level] = ((...line: unknown[]) =>
+      lines.push(JSON.stringify(line) + String((line[0] as { err?: Error }).err?.stack))) as never;
+  const other = await startBoundWorld("127.31.48", { log, limits: { answerMs: 300 } });
+  await other.bind();
+  other.origin.answer = (_request, response) => void response.socket?.destroy();
+  await other.ask().catch(() => {});
+  other.origin.answer = () => {};
+  await other.ask().catch(() => {});
+  await other.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  expect(lines.join("\n")).not.toContain(SECRET.slice(0, 12));
+  await other.close();
+});

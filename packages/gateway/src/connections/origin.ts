@@ -1,0 +1,122 @@
+/** One bound origin of a session: with a credential while its Connection is active, closed for ever once it is revoked. */
+import type { BoundConnection, ConnectionCode, ConnectionTombstone } from "@vivarium/contract/gateway";
+import { Credential } from "./credential.ts";
+import { compilePaths, type PathRule } from "./path-rules.ts";
+
+/** Answers that may carry the credential before the Connection is suspended. */
+const MAX_REFLECTIONS = 3;
+/** TCP connections to one origin for one session: each stream of a guest may need its own. */
+const MAX_DIALLED = 256;
+/** Longest delay of a timer. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** A guest's connection to an origin, with all that was opened for it. */
+export interface OpenConnection {
+  /** Resolves once every socket is closed. From the call on nothing more is sent. */
+  destroy(): Promise<void>;
+}
+
+/** A Connection that may be used. */
+export interface ActiveConnection {
+  generation: number;
+  methods: ReadonlySet<string>;
+  rules: readonly PathRule[];
+  credential: Credential;
+  expiresAt: number;
+}
+
+export type EndState = ConnectionTombstone["state"];
+
+export class Origin {
+  readonly host: string;
+  #name: string;
+  #generation = 0;
+  #active: ActiveConnection | undefined;
+  /** Why there is no active Connection; undefined before the first one. */
+  #ended: EndState | undefined;
+  #reflections = 0;
+  #expiry: NodeJS.Timeout | undefined;
+  #dialled = 0;
+  readonly #open = new Set<OpenConnection>();
+
+  constructor({ host, name }: { host: string; name: string }) {
+    this.host = host;
+    this.#name = name;
+  }
+
+  get name(): string {
+    return this.#name;
+  }
+
+  /** The Connection; undefined while its origin is closed. */
+  active(): ActiveConnection | undefined {
+    if (this.#active && this.#active.expiresAt <= Date.now()) void this.end("expired");
+    return this.#active;
+  }
+
+  /** The code for requests to a closed origin. */
+  get closedCode(): ConnectionCode {
+    return `connection_${this.#ended ?? "revoked"}`;
+  }
+
+  /** Adds a guest's connection, which is destroyed when what it may have used changes. */
+  add(connection: OpenConnection): () => void {
+    this.#open.add(connection);
+    return () => this.#open.delete(connection);
+  }
+
+  /** Counts a TCP connection to the origin. Undefined: there are too many. Otherwise the function that gives it back. */
+  takeDial(): (() => void) | undefined {
+    if (this.#dialled >= MAX_DIALLED) return undefined;
+    this.#dialled += 1;
+    return () => {
+      this.#dialled -= 1;
+    };
+  }
+
+  /** Puts a Connection into effect, unless this or a newer one was, or the origin is revoked. Cuts the former one. */
+  async replace(bound: BoundConnection): Promise<void> {
+    if (this.#ended === "revoked" || bound.generation <= this.#generation) return;
+    const cut = this.#stop();
+    this.#name = bound.name;
+    this.#generation = bound.generation;
+    this.#ended = undefined;
+    this.#reflections = 0;
+    const expiresAt = Date.parse(bound.expires_at);
+    this.#active = {
+      generation: bound.generation,
+      methods: new Set(bound.methods),
+      rules: compilePaths(bound.paths),
+      credential: new Credential(bound.header),
+      expiresAt,
+    };
+    this.#expiry = setTimeout(
+      () => this.active(),
+      Math.min(Math.max(0, expiresAt - Date.now()), MAX_TIMER_MS),
+    ).unref();
+    await cut;
+  }
+
+  /** Forgets the credential and cuts what is open. `revoked` is final. */
+  async end(state: EndState): Promise<void> {
+    if (this.#ended === "revoked") return;
+    this.#ended = state;
+    await this.#stop();
+  }
+
+  /** Counts an answer that carried the credential. */
+  async noteReflection(): Promise<void> {
+    this.#reflections += 1;
+    if (this.#reflections >= MAX_REFLECTIONS && this.#active) await this.end("suspended");
+  }
+
+  async #stop(): Promise<void> {
+    clearTimeout(this.#expiry);
+    const { credential } = this.#active ?? {};
+    this.#active = undefined;
+    const closing = [...this.#open].map((connection) => connection.destroy());
+    // After the cut: answers that were still passed on would not be searched any more.
+    credential?.forget();
+    await Promise.all(closing);
+  }
+}

@@ -1,0 +1,166 @@
+import { randomBytes } from "node:crypto";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { Needles } from "./needles.ts";
+import { formsOf, secretsIn } from "./secret-forms.ts";
+import { hasSecret, SecretScan } from "./secret-scan.ts";
+
+const SECRET = 'sk-live/Zx9+"q\\7=';
+const needles = new Needles(formsOf(SECRET));
+
+/** Reads the text in chunks of this size: what passed, and whether the secret was found. */
+function readAll(text: string | Buffer, size: number, from = needles): { passed: string; isHit: boolean } {
+  const scan = new SecretScan(from);
+  const bytes = Buffer.from(text as string, "latin1");
+  let passed = "";
+  for (let at = 0; at < bytes.length; at += size) {
+    const { clean, isHit } = scan.read(bytes.subarray(at, at + size));
+    passed += clean.toString("latin1");
+    if (isHit) return { passed, isHit };
+  }
+  return { passed: passed + scan.release().toString("latin1"), isHit: false };
+}
+
+const base64 = (before: string) => Buffer.from(`${before}${SECRET}after`).toString("base64");
+const everyByte = (format: (code: number) => string) =>
+  [...SECRET].map((character) => format(character.charCodeAt(0))).join("");
+const hex = (code: number, digits: number) => code.toString(16).padStart(digits, "0");
+const FORMS: [string, string][] = [
+  ["as it is", SECRET],
+  ["in base64", base64("")],
+  ["in base64 one byte into a group", base64("a")],
+  ["in base64 two bytes into a group", base64("ab")],
+  ["in base64 behind a user's name", Buffer.from(`user:${SECRET}`).toString("base64")],
+  ["in base64url", Buffer.from(`ab${SECRET}`).toString("base64url")],
+  ["percent-escaped where it must be", encodeURIComponent(SECRET)],
+  ["percent-escaped in lower case", encodeURIComponent(SECRET).replace(/%../g, (code) => code.toLowerCase())],
+  ["percent-escaped in every byte", everyByte((code) => `%${hex(code, 2)}`)],
+  ["as a JSON string", JSON.stringify(SECRET)],
+  ["as a JSON string with escaped slashes", JSON.stringify(SECRET).replaceAll("/", "\\/")],
+  ["as a JSON string of code points", everyByte((code) => `\\u${hex(code, 4)}`)],
+  ["in base64 with escaped slashes in JSON", base64("").replaceAll("/", "\\/")],
+  ["in base64, percent-escaped", encodeURIComponent(base64("ab"))],
+];
+
+describe("a secret is found, and no byte of it passes,", () => {
+  test.each(FORMS)("%s, wherever chunks part it", (_, form) => {
+    const text = `{"echo": "before ${form} behind"}`;
+    for (let size = 1; size <= text.length; size++) {
+      const { passed, isHit } = readAll(text, size);
+      expect(isHit, `in chunks of ${size}`).toBe(true);
+      expect(text.startsWith(passed)).toBe(true);
+      expect(passed.length).toBeLessThanOrEqual('{"echo": "before '.length + 8);
+      expect(passed.length).toBeGreaterThanOrEqual('{"echo": "before'.length);
+    }
+  });
+
+  test("also right behind its own beginning and behind escapes that are cut short", () => {
+    for (const before of [SECRET.slice(0, -1), "%", "%7", "\\", "\\u00", "%%%", "\\\\\\"]) {
+      for (const size of [1, 2, 3, 1000]) {
+        expect(readAll(`${before}${SECRET}`, size).isHit, `${before} ${size}`).toBe(true);
+      }
+    }
+  });
+});
+
+test("text without the secret passes unchanged in any chunks", () => {
+  const piece = fc.oneof(
+    fc.constantFrom(
+      SECRET.slice(0, -1),
+      SECRET.slice(1),
+      "%",
+      "%4",
+      "\\",
+      "\\u00",
+      "%25",
+      base64("").slice(0, 12),
+    ),
+    fc.string({ maxLength: 20, unit: "binary" }).filter((text) => /^[\0-\xff]*$/.test(text)),
+  );
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 20 }), fc.integer({ min: 1, max: 40 }), (pieces, size) => {
+      const text = pieces.join("");
+      fc.pre(!hasSecret(needles, text));
+      expect(readAll(text, size)).toEqual({ passed: text, isHit: false });
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("every secret is found in every form behind any text", () => {
+  const secrets = fc.string({ minLength: 8, maxLength: 60, unit: fc.constantFrom(...'abAB01+/=-_%\\"') });
+  fc.assert(
+    fc.property(secrets, fc.string({ maxLength: 9, unit: "grapheme-ascii" }), (secret, before) => {
+      const own = new Needles(formsOf(secret));
+      const forms = [secret, encodeURIComponent(secret), JSON.stringify(secret)];
+      const encoded = Buffer.from(`${before}${secret}!`).toString("base64");
+      for (const form of [...forms, encoded]) expect(readAll(`${before} ${form}`, 7, own).isHit).toBe(true);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("bytes that may begin a secret are released early on demand, and the secret is found still", () => {
+  const scan = new SecretScan(needles);
+  expect(scan.read(Buffer.from("ends in sk-")).clean.toString()).toBe("ends in ");
+  expect(scan.mayRelease).toBe(true);
+  expect(scan.release().toString()).toBe("sk-");
+  expect(scan.mayRelease).toBe(false);
+  expect(scan.read(Buffer.from(SECRET.slice(3, -1))).clean).toHaveLength(0);
+  expect(scan.mayRelease).toBe(false);
+  expect(scan.read(Buffer.from(SECRET.slice(-1)))).toEqual({ clean: Buffer.alloc(0), isHit: true });
+});
+
+test("the secret of a header's value is what follows the scheme; of Basic also the pair and its password", () => {
+  expect(secretsIn("Bearer abc")).toEqual(["abc"]);
+  expect(secretsIn("abc")).toEqual(["abc"]);
+  const pair = Buffer.from("user:pass:word").toString("base64");
+  expect(secretsIn(`Basic ${pair}`)).toEqual([pair, "user:pass:word", "pass:word"]);
+});
+
+test("a secret of a few characters is not searched for", () => {
+  expect(formsOf("abcde")).toEqual([]);
+});
+
+test("nothing is found once the needles are forgotten", () => {
+  const own = new Needles(formsOf(SECRET));
+  expect(hasSecret(own, SECRET)).toBe(true);
+  own.forget();
+  expect(hasSecret(own, SECRET)).toBe(false);
+});
+
+test("the search takes linear time, also in text made to resemble the secret", () => {
+  const long = "a".repeat(8_000);
+  const own = new Needles(formsOf(`${long}b`));
+  const scan = new SecretScan(own);
+  const chunk = Buffer.alloc(64 * 1024, "a");
+  const started = performance.now();
+  for (let round = 0; round < 64; round++) expect(scan.read(chunk).isHit).toBe(false);
+  expect(performance.now() - started).toBeLessThan(5_000);
+});
+
+test("throughput of ordinary answers", () => {
+  const own = new Needles(formsOf(randomBytes(30).toString("base64url")));
+  const bodies: [string, Buffer][] = [
+    ["random bytes", randomBytes(1024 * 1024)],
+    ["base64", Buffer.from(randomBytes(768 * 1024).toString("base64"))],
+    [
+      "JSON",
+      Buffer.from(
+        JSON.stringify(Array(9_000).fill({ name: 'a "quoted" text', path: "/a/b?c=%20d", n: 12345 })),
+      ),
+    ],
+  ];
+  for (const [what, body] of bodies) {
+    const scan = new SecretScan(own);
+    const started = process.cpuUsage();
+    const rounds = 16;
+    for (let round = 0; round < rounds; round++) {
+      for (let at = 0; at < body.length; at += 65_536) scan.read(body.subarray(at, at + 65_536));
+    }
+    const { user } = process.cpuUsage(started);
+    const rate = (body.length * rounds) / user;
+    process.stdout.write(`${what}: ${rate.toFixed(0)} MB a second of computing\n`);
+    expect(rate).toBeGreaterThan(2);
+  }
+});
