@@ -209,7 +209,7 @@ class Exchange {
       at: this.#at,
       event,
       method: method.slice(0, 32),
-      path: (this.#path || (target.split("?", 1)[0] ?? "")).slice(0, 1024),
+      path: (this.#path || printable(target.split("?", 1)[0] ?? "")).slice(0, 1024),
       ...(this.#status !== undefined && { status: this.#status }),
       ...(code !== undefined && { code }),
       ...(this.#rule !== undefined && { rule: this.#rule }),
@@ -218,6 +218,11 @@ class Exchange {
       ...(this.#isUnscanned && { is_unscanned: true }),
     });
   }
+}
+
+/** A path that was refused may hold any bytes. */
+function printable(path: string): string {
+  return path.replaceAll(/[^\x21-\x7e]/g, "?");
 }
 
 function unreachable(): Refusal {

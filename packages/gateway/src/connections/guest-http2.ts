@@ -9,6 +9,7 @@ import {
 import type { TLSSocket } from "node:tls";
 import type { Header } from "@vivarium/http1/headers";
 import { valuesOf } from "@vivarium/http1/headers";
+import { findBadFraming } from "@vivarium/http1/strict-request";
 import { guardBody } from "./bounded-stream.ts";
 import { type GuestAnswer, type GuestRequest, refusalHeaders } from "./guest-request.ts";
 import { fieldsOf, pairsOf } from "./header-fields.ts";
@@ -55,7 +56,7 @@ function toGuestRequest(stream: ServerHttp2Stream, fields: IncomingHttpHeaders, 
     target: fields[":path"] ?? "",
     authorities: [...new Set([...(authority === undefined ? [] : [authority]), ...hosts])],
     headers: all,
-    badFraming: bytes > MAX_HEADER_BYTES ? "the headers are too long" : undefined,
+    badFraming: bytes > MAX_HEADER_BYTES ? "the headers are too long" : findBadFraming("2.0", all),
     body: stream,
     hasBody: (flags & constants.NGHTTP2_FLAG_END_STREAM) === 0,
     answer: new Http2Answer(stream),
