@@ -71,7 +71,7 @@ class Exchange {
     const { origin, connect, isLeased } = this.#deps;
     const { answer } = this.#request;
     if (!answer.isOpen) return;
-    answer.onceOver(() => this.#finish());
+    answer.onceOver(this.#guard(() => this.#finish()));
     const admitted = this.#admit();
     if ("code" in admitted) return this.#refuse(admitted);
     const { active, allowed } = admitted;
@@ -120,6 +120,7 @@ class Exchange {
       {
         onAnswer: this.#guard((received: UpstreamAnswer) => this.#answer(active, received)),
         onFailure: () => this.fail(),
+        guard: this.#guard,
       },
     );
     this.#late = setTimeout(() => this.fail(), this.#deps.answerMs);
@@ -189,7 +190,12 @@ class Exchange {
     this.#status = status;
     this.#finish(this.#sending || code === "connection_upstream" ? "failed" : "denied", code);
     const { answer } = this.#request;
-    if (answer.isOpen) answer.refuse(status, refusalBody({ status, code, error }));
+    try {
+      if (answer.isOpen) answer.refuse(status, refusalBody({ status, code, error }));
+    } catch (cause) {
+      this.#deps.log.warn({ err: cause }, "a refusal could not be sent to a guest");
+      this.#deps.end();
+    }
   }
 
   /** The exchange is over: nothing more is read or sent. */
@@ -209,7 +215,7 @@ class Exchange {
       at: this.#at,
       event,
       method: method.slice(0, 32),
-      path: (this.#path || (target.split("?", 1)[0] ?? "")).slice(0, 1024),
+      path: (this.#path || printable(target.split("?", 1)[0] ?? "")).slice(0, 1024),
       ...(this.#status !== undefined && { status: this.#status }),
       ...(code !== undefined && { code }),
       ...(this.#rule !== undefined && { rule: this.#rule }),
@@ -218,6 +224,11 @@ class Exchange {
       ...(this.#isUnscanned && { is_unscanned: true }),
     });
   }
+}
+
+/** A path that was refused may hold any bytes. */
+function printable(path: string): string {
+  return path.replaceAll(/[^\x21-\x7e]/g, "?");
 }
 
 function unreachable(): Refusal {

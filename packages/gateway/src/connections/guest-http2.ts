@@ -7,8 +7,11 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
+import { guarded } from "@vivarium/http1/guard";
 import type { Header } from "@vivarium/http1/headers";
 import { valuesOf } from "@vivarium/http1/headers";
+import { findBadFraming } from "@vivarium/http1/strict-request";
+import type { Log } from "@vivarium/kit/log";
 import { guardBody } from "./bounded-stream.ts";
 import { type GuestAnswer, type GuestRequest, refusalHeaders } from "./guest-request.ts";
 import { fieldsOf, pairsOf } from "./header-fields.ts";
@@ -21,7 +24,7 @@ const WINDOW_BYTES = 64 * 1024 - 1;
 /** Header blocks larger than the limit are refused like other invalid requests. */
 export function serveHttp2(
   socket: TLSSocket,
-  idleMs: number,
+  { log, idleMs }: { log: Log; idleMs: number },
   serve: (request: GuestRequest) => void,
 ): ServerHttp2Session {
   const session = performServerHandshake(socket, {
@@ -37,15 +40,22 @@ export function serveHttp2(
   } satisfies Parameters<typeof performServerHandshake>[1]);
   session.on("error", () => session.destroy());
   session.setTimeout(idleMs, () => session.destroy());
-  session.on("stream", (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number) => {
+  const onStream = (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number) => {
     stream.on("error", () => {});
     guardBody(stream);
-    serve(toGuestRequest(stream, fields, flags));
-  });
+    serve(toGuestRequest(stream, { fields, flags, log }));
+  };
+  session.on(
+    "stream",
+    guarded(log, onStream, (stream) => stream.destroy()),
+  );
   return session;
 }
 
-function toGuestRequest(stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number): GuestRequest {
+function toGuestRequest(
+  stream: ServerHttp2Stream,
+  { fields, flags, log }: { fields: IncomingHttpHeaders; flags: number; log: Log },
+): GuestRequest {
   const all = pairsOf(fields);
   const hosts = valuesOf(all, "host");
   const authority = fields[":authority"];
@@ -55,10 +65,10 @@ function toGuestRequest(stream: ServerHttp2Stream, fields: IncomingHttpHeaders, 
     target: fields[":path"] ?? "",
     authorities: [...new Set([...(authority === undefined ? [] : [authority]), ...hosts])],
     headers: all,
-    badFraming: bytes > MAX_HEADER_BYTES ? "the headers are too long" : undefined,
+    badFraming: bytes > MAX_HEADER_BYTES ? "the headers are too long" : findBadFraming("2.0", all),
     body: stream,
     hasBody: (flags & constants.NGHTTP2_FLAG_END_STREAM) === 0,
-    answer: new Http2Answer(stream),
+    answer: new Http2Answer(stream, log),
   };
 }
 
@@ -66,14 +76,19 @@ class Http2Answer implements GuestAnswer {
   readonly to: ServerHttp2Stream;
   #trailers: readonly Header[] = [];
 
-  constructor(stream: ServerHttp2Stream) {
+  constructor(stream: ServerHttp2Stream, log: Log) {
     this.to = stream;
-    stream.on("wantTrailers", () => {
+    const onWanted = () => {
       // A stream that was cut meanwhile has no end to announce.
       if (stream.destroyed || stream.closed) return;
       stream.sendTrailers(fieldsOf(this.#trailers));
       this.#stopReading();
-    });
+    };
+    // Node throws for trailers that HTTP/2 cannot carry.
+    stream.on(
+      "wantTrailers",
+      guarded(log, onWanted, () => this.cut()),
+    );
   }
 
   get isOpen(): boolean {

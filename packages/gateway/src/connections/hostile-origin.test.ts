@@ -235,6 +235,25 @@ test.each<[string, string]>([
   session.destroy();
 });
 
+test.each<[string, string]>([
+  ["at the head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: a\r\nETag: b\r\n\r\n"],
+  [
+    "in trailers",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nETag: a\r\nETag: b\r\n\r\n",
+  ],
+  [
+    "of another version in trailers",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n:status: 1\r\n\r\n",
+  ],
+])("headers %s that HTTP/2 cannot carry end this answer alone", async (_, bytes) => {
+  playing(bytes);
+  const session = await world.session2of(nameOf("scripted"));
+  expect((await ask2(session, { ":authority": nameOf("scripted") })).isWhole).toBeDefined();
+  session.destroy();
+  playing(ANSWER);
+  expect(await ask("scripted")).toMatchObject({ status: 200, body: "ok" });
+});
+
 test("an answer with a broken chunk is not whole for the guest", async () => {
   script = (socket) => {
     socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n");

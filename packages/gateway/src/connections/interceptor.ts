@@ -95,7 +95,11 @@ export class Interceptor {
       if (normaliseName(String(socket.servername)) !== origin.host) return void socket.destroy();
       connection.socket = socket;
       if (socket.alpnProtocol === HTTP2) {
-        serveHttp2(socket, this.#limits.idleMs, (request) => void connection.serve(request));
+        serveHttp2(
+          socket,
+          { log: this.#deps.log, idleMs: this.#limits.idleMs },
+          (request) => void connection.serve(request),
+        );
         return;
       }
       this.#connections.set(socket, connection);

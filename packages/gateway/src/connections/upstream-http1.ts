@@ -27,7 +27,7 @@ export class Http1Upstream implements Upstream {
 
   readonly isUsable = true;
 
-  send(sent: UpstreamRequest, { onAnswer, onFailure }: Hearing): Sending {
+  send(sent: UpstreamRequest, { onAnswer, onFailure, guard }: Hearing): Sending {
     const request = openRequest({
       agent: this.#agent,
       method: sent.method,
@@ -45,20 +45,24 @@ export class Http1Upstream implements Upstream {
       onFailure(error);
     };
     let interim = 0;
-    request.on("information", () => {
+    const onInterim = () => {
       if (++interim > MAX_INTERIM) fail(new Error("the server sends interim answers without end"));
-    });
-    request.on("upgrade", (_answer: IncomingMessage, socket: Duplex) => {
+    };
+    const onUpgrade = (_answer: IncomingMessage, socket: Duplex) => {
       socket.on("error", () => {}).destroy();
       fail(new Error("the server switched to a protocol that was not asked for"));
-    });
-    request.on("response", (answer: IncomingMessage) => {
+    };
+    const onResponse = (answer: IncomingMessage) => {
       // Its end or its close says whether the answer was whole.
       answer.on("error", () => {});
-      if (!isAnswer(answer)) return fail(new Error("what the server sent is not an HTTP answer"));
-      answer.once("close", () => {
+      if (!isAnswer(answer)) {
+        fail(new Error("what the server sent is not an HTTP answer"));
+        return;
+      }
+      const onClose = () => {
         if (!answer.complete) fail(new Error("the answer broke off"));
-      });
+      };
+      answer.once("close", guard(onClose));
       const { statusCode: status = 502 } = answer;
       onAnswer({
         status,
@@ -67,8 +71,9 @@ export class Http1Upstream implements Upstream {
         isLast: sent.method === "HEAD" || NO_BODY.includes(status),
         trailers: async () => headerPairs(answer.rawTrailers),
       });
-    });
-    request.on("error", fail);
+    };
+    request.on("information", guard(onInterim)).on("upgrade", guard(onUpgrade));
+    request.on("response", guard(onResponse)).on("error", guard(fail));
     if (!sent.hasBody) request.end();
     return { body: request, destroy: () => request.destroy() };
   }

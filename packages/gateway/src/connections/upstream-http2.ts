@@ -5,6 +5,7 @@ import {
   connect,
   constants,
   type IncomingHttpHeaders,
+  type IncomingHttpStatusHeader,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Header } from "@vivarium/http1/headers";
@@ -70,7 +71,7 @@ export class Http2Upstream implements Upstream {
 function hear(
   stream: ClientHttp2Stream,
   { sent, cancel }: { sent: UpstreamRequest; cancel: () => void },
-  { onAnswer, onFailure }: Hearing,
+  { onAnswer, onFailure, guard }: Hearing,
 ): void {
   let trailers: Header[] = [];
   let interim = 0;
@@ -79,32 +80,32 @@ function hear(
     cancel();
     onFailure(error);
   };
-  stream.on("headers", () => {
+  const onInterim = () => {
     if (++interim > MAX_INTERIM) fail(new Error("the server sends interim answers without end"));
-  });
-  stream.on("trailers", (fields: IncomingHttpHeaders) => {
+  };
+  const onTrailers = (fields: IncomingHttpHeaders) => {
     trailers = pairsOf(fields);
-  });
+  };
   // Node emits the trailers that end a body shortly after its end.
   const readTrailers = () => new Promise<Header[]>((resolve) => setImmediate(() => resolve(trailers)));
   stream.once("end", () => {
     isEnded = true;
   });
-  stream.once("response", (fields, flags) => {
+  const onResponse = (fields: IncomingHttpHeaders & IncomingHttpStatusHeader, flags: number) => {
     const headers = pairsOf(fields);
     const status = fields[":status"] ?? 0;
     const size = headers.reduce((sum, [name, value]) => sum + name.length + value.length + 32, 0);
     if (status < 200 || status > 599 || size > MAX_ANSWER_HEADER_BYTES) {
-      return fail(new Error("what the server sent is not an HTTP answer"));
+      fail(new Error("what the server sent is not an HTTP answer"));
+      return;
     }
-    const isLast = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
-    const isHead = sent.method === "HEAD";
-    onAnswer({ status, headers, body: stream, isLast: isLast || isHead, trailers: readTrailers });
-  });
-  stream.on("error", onFailure);
-  stream.once("close", () => {
-    if (!isEnded && stream.rstCode !== constants.NGHTTP2_NO_ERROR)
-      onFailure(new Error("the answer broke off"));
-    else if (!isEnded) onFailure(new Error("the server closed without an answer"));
-  });
+    const isLast = sent.method === "HEAD" || (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+    onAnswer({ status, headers, body: stream, isLast, trailers: readTrailers });
+  };
+  const onClose = () => {
+    if (!isEnded) onFailure(new Error("the answer broke off"));
+  };
+  stream.on("headers", guard(onInterim)).on("trailers", guard(onTrailers));
+  stream.once("response", guard(onResponse));
+  stream.on("error", guard(onFailure)).once("close", guard(onClose));
 }

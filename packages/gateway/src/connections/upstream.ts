@@ -8,6 +8,7 @@ import {
   type SecureContext,
   type TLSSocket,
 } from "node:tls";
+import type { Guard } from "@vivarium/http1/guard";
 import type { Header } from "@vivarium/http1/headers";
 
 export interface UpstreamRequest {
@@ -31,6 +32,8 @@ export interface UpstreamAnswer {
 export interface Hearing {
   onAnswer: (answer: UpstreamAnswer) => void;
   onFailure: (error: Error) => void;
+  /** Wraps handlers of events: an exception in one ends this exchange alone. */
+  guard: Guard;
 }
 
 export interface Sending {
