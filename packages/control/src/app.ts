@@ -5,10 +5,6 @@ import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
-import { bootstrap } from "./access/bootstrap.ts";
-import { loadOperatorKey } from "./access/operator-key.ts";
-import { loadPepper } from "./access/pepper.ts";
-import { countOwnCeilings } from "./access/store.ts";
 import { WrongCredentials } from "./access/wrong-credentials.ts";
 import { auditAnswer } from "./audit/answers.ts";
 import { CommandLog } from "./audit/command-log.ts";
@@ -16,15 +12,10 @@ import { Denials } from "./audit/denials.ts";
 import { auditKeyOf } from "./audit/entry.ts";
 import { EntryQueue } from "./audit/entry-queue.ts";
 import { extendChains, keepHeads } from "./audit/extend-chain.ts";
-import { keptHeadsFile } from "./audit/kept-heads.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
-import { migrate } from "./db/migrate.ts";
-import { requireOwnOrEmptyDatabase } from "./db/own-tables.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
-import { untilStored } from "./db/retry.ts";
-import { saveRows } from "./db/save-rows.ts";
 import { StoreWatch } from "./db/store-watch.ts";
 import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
@@ -47,22 +38,20 @@ import { addKeyRoutes } from "./keys/routes.ts";
 import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
+import { prepareStore } from "./prepare-store.ts";
 import { KeyedQueue } from "./previews/keyed-queue.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
-import { loadPreviewKey } from "./previews/secrets.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addProjectRoutes } from "./projects/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
 import { addTemplateRoutes } from "./saved-state/template-routes.ts";
-import { requireKeksOfRows } from "./secrets/check-keks.ts";
 import type { KekSource } from "./secrets/kek-source.ts";
 import { Keyring } from "./secrets/keyring.ts";
 import { rewrapAll } from "./secrets/rewrap.ts";
 import { addKekRoutes } from "./secrets/routes.ts";
-import { countDataKeys } from "./secrets/store.ts";
 import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
@@ -359,50 +348,6 @@ function addRoutes(server: Server, parts: Parts): void {
   addEgressRoutes(server, parts);
   addPreviewRoutes(server, parts);
   addEventRoutes(server, parts);
-}
-
-async function prepareStore(
-  {
-    db,
-    url,
-    controlDir,
-    kekSource,
-  }: Pick<AppSettings, "controlDir" | "kekSource"> & { db: Database; url: string },
-  log: Log,
-) {
-  const pepper = await loadPepper(controlDir);
-  const beforeChange = async (schema: number) => {
-    const file = await saveRows(url, controlDir, schema);
-    log.info({ schema, file }, "saved the rows before the schema changes");
-  };
-  // The database may still be starting.
-  await untilStored(() => requireOwnOrEmptyDatabase(url));
-  const applied = await untilStored(() => migrate(db, { beforeChange }));
-  if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
-  const { mintedKey } = await bootstrap({ db, pepper, controlDir });
-  const owning = await countOwnCeilings(db);
-  if (owning > 0)
-    log.info(
-      { organisations: owning },
-      "organisations with a ceiling of sessions of their own: VIV_CONCURRENT_SESSIONS is not for them",
-    );
-  const keyring = await untilStored(() => loadKeyring(db, kekSource, log));
-  const [previewKey, operatorDigest] = [await loadPreviewKey(controlDir), await loadOperatorKey(controlDir)];
-  const heads = keptHeadsFile(controlDir);
-  return { pepper, previewKey, operatorDigest, keyring, keptHeadsFile: heads, mintedKey };
-}
-
-/** Loads the key-encryption keys, and makes the first one unless the database has values that an older one sealed. */
-async function loadKeyring(db: Database, source: KekSource | undefined, log: Log): Promise<Keyring> {
-  const isUnused = (await countDataKeys(db)).size === 0;
-  const { keyring, made } = await Keyring.load(source, isUnused);
-  await requireKeksOfRows(db, keyring);
-  if (made !== undefined)
-    log.warn(
-      { file: made },
-      "made a key-encryption key: keep a copy of it, without it no secret can be read",
-    );
-  return keyring;
 }
 
 /** Logs failures of the event feed. The sweeps warn about a database that is away; the feed looks too often for it. */

@@ -93,9 +93,10 @@ export async function readShownVariables(
     deps.db,
     sealed.map(({ id }) => id),
   );
+  const valuesOf = Map.groupBy(values, ({ session_id: id }) => id);
   const shown = new Map<string, ShownVariables>();
   for (const session of sealed) {
-    const own = values.filter(({ session_id: id }) => id === session.id);
+    const own = valuesOf.get(session.id) ?? [];
     const env = own.find(({ kind }) => kind === "env");
     const secrets = own.find(({ kind }) => kind === "secrets");
     const opened = env?.sealed && (await openEnv(deps, session, env.sealed));
