@@ -17,6 +17,19 @@ export interface Handlers {
   unreadable: (error: NodeJS.ErrnoException, socket: Socket) => void;
 }
 
+/** Options of an HTTP server of guests. */
+export const GUEST_SERVER_OPTIONS = {
+  insecureHTTPParser: false,
+  maxHeaderSize: 16 * 1024,
+  /** The server refuses a missing Host itself, like a wrong one: Node's own refusal would be in no log. */
+  requireHostHeader: false,
+  keepAliveTimeout: 75_000,
+  headersTimeout: 15_000,
+  /** No limit: an upload may take any time. */
+  requestTimeout: 0,
+  connectionsCheckingInterval: 5_000,
+};
+
 export function listenGuarded(server: Server, log: Pick<Log, "error">, handlers: Handlers): void {
   const { connection, connect, unreadable, upgradeBehind = (socket) => socket.destroy() } = handlers;
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {

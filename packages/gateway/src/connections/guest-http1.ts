@@ -9,7 +9,7 @@ import {
 import type { Duplex } from "node:stream";
 import { sendHead } from "@vivarium/http1/answer-head";
 import { leaveUnread } from "@vivarium/http1/close-gently";
-import { listenGuarded } from "@vivarium/http1/guarded-server";
+import { GUEST_SERVER_OPTIONS, listenGuarded } from "@vivarium/http1/guarded-server";
 import { type Header, headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import { findBadFraming, hasBody } from "@vivarium/http1/strict-request";
@@ -19,15 +19,7 @@ import { refusal } from "./judge-request.ts";
 import { refusalBody } from "./refusal-body.ts";
 
 const OPTIONS = {
-  insecureHTTPParser: false,
-  maxHeaderSize: 16 * 1024,
-  /** A missing Host is refused like a wrong one. */
-  requireHostHeader: false,
-  keepAliveTimeout: 75_000,
-  headersTimeout: 15_000,
-  /** No limit: an upload may take any time. */
-  requestTimeout: 0,
-  connectionsCheckingInterval: 5_000,
+  ...GUEST_SERVER_OPTIONS,
   /** An upgrade stays an ordinary request, which is refused. */
   shouldUpgradeCallback: () => false,
 };
