@@ -71,8 +71,11 @@ export async function isOrgCapped(db: Queries, orgId: string): Promise<boolean> 
   return row !== undefined;
 }
 
-/** Live sessions without an operation in progress, of organisations over their cap. */
-export async function listLiveOverCap(db: Queries, limit: number): Promise<SessionRow[]> {
+/** Live sessions without an operation in progress, of organisations over their cap, other than those in `except`. */
+export async function listLiveOverCap(
+  db: Queries,
+  { except, limit }: { except: readonly string[]; limit: number },
+): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .innerJoin("orgs", "orgs.id", "sessions.org_id")
@@ -80,6 +83,7 @@ export async function listLiveOverCap(db: Queries, limit: number): Promise<Sessi
     .where("orgs.egress_capped_on", "=", TODAY)
     .where("sessions.state", "=", "live")
     .where("sessions.op", "is", null)
+    .where(sql<boolean>`sessions.id <> all(${[...except]}::text[])`)
     .limit(limit)
     .execute();
   return rows as SessionRow[];

@@ -1,7 +1,11 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Refusal } from "@vivarium/contract/test-support/node";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { readConfig } from "../config.ts";
+import { openDatabase } from "../db/pool.ts";
+import { listLiveOverCap } from "./org-cap-store.ts";
 
 const MIB = 2 ** 20;
 const DAY_MS = 86_400_000;
@@ -107,6 +111,56 @@ test("live sessions are paused over the cap, and not below it", async () => {
   expect(await Promise.all(ids.map((id) => stateOf(id)))).toEqual(["live", "live"]);
   count(control, ids[0] as string, 6 * MIB);
   for (const id of ids) await control.until(id, "paused");
+});
+
+test("a session over the cap that cannot be paused is tried again, but only every 10 s", async () => {
+  const id = await control.createLive();
+  let tries = 0;
+  control.node.onSnapshot = () => {
+    tries += 1;
+    throw new Refusal("agent_unavailable");
+  };
+  const now = performance.now.bind(performance);
+  let skipped = 0;
+  const elapsed = vi.spyOn(performance, "now").mockImplementation(() => now() + skipped);
+  try {
+    await sendAndReach(id, MIB);
+    await put(MIB);
+    await eventually(() => expect(tries).toBe(1));
+    // Reports of the node come with ticks that pass over the session.
+    for (let tick = 0; tick < 5; tick++) await untilWritten(control);
+    expect(tries).toBe(1);
+    skipped = 10_000;
+    await eventually(() => expect(tries).toBe(2));
+  } finally {
+    elapsed.mockRestore();
+    control.node.onSnapshot = () => {};
+  }
+});
+
+test("sessions that were tried do not take the places of those that were not", async () => {
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const ids = [await control.createLive(), await control.createLive()];
+  const tried = new Set<string>();
+  control.node.onSnapshot = (snapshotId) => {
+    tried.add(snapshotId);
+    throw new Refusal("agent_unavailable");
+  };
+  try {
+    await sendAndReach(ids[0] as string, MIB);
+    await put(MIB);
+    const list = (except: string[], limit: number) => listLiveOverCap(db, { except, limit });
+    // Until both pauses have failed.
+    await eventually(async () => {
+      expect(tried.size).toBe(2);
+      expect(await list([], 2)).toHaveLength(2);
+    });
+    for (const [first, second] of [ids, ids.toReversed()])
+      expect((await list([first as string], 1)).map(({ id }) => id)).toEqual([second]);
+  } finally {
+    control.node.onSnapshot = () => {};
+    await db.destroy();
+  }
 });
 
 test("a cap that today's figure has reached already refuses as soon as it is set", async () => {

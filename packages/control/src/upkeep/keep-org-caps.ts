@@ -18,8 +18,8 @@ export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
   if (free <= 0) return;
   const now = performance.now();
   for (const [id, triedAt] of deps.capPauses) if (now - triedAt >= RETRY_MS) deps.capPauses.delete(id);
-  for (const session of await listLiveOverCap(deps.db, free)) {
-    if (deps.capPauses.has(session.id)) continue;
+  const except = [...deps.capPauses.keys()];
+  for (const session of await listLiveOverCap(deps.db, { except, limit: free })) {
     deps.capPauses.set(session.id, now);
     deps.operations.runInBackground(pause(deps, session));
   }
