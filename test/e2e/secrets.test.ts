@@ -1,7 +1,8 @@
 /** Secrets of a session in a real machine: its programs have them, and the host keeps them nowhere but in its memory. */
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { text as textOf } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { descendantsOf } from "../support/host-processes.ts";
 import { client, service, sh } from "../support/http.ts";
@@ -9,7 +10,6 @@ import { openTerminal } from "../support/web-socket.ts";
 
 const CANARY = `canary-${Math.random().toString(36).slice(2)}`;
 const PLAIN = `plain-${Math.random().toString(36).slice(2)}`;
-const OUTPUT_BYTES = 64 * 1024 * 1024;
 
 let id: string;
 beforeAll(async () => {
@@ -44,7 +44,7 @@ test("no file of the service and no process's arguments or environment contains 
   await client.sessions.exec(id, { command: ["true", CANARY] });
   // Entries are written in batches.
   await expect.poll(async () => JSON.stringify(await readAudit()), { timeout: 30_000 }).toContain("[secret]");
-  const found = filesWith([CANARY, PLAIN, id]);
+  const found = await filesWith([CANARY, PLAIN, id]);
   expect(found.filter(({ text }) => text !== id)).toEqual([]);
   expect(processesWith(CANARY)).toEqual([]);
   // The search finds what is there: the session's id in the database.
@@ -58,14 +58,18 @@ async function readAudit(): Promise<unknown> {
   return await answer.json();
 }
 
-/** Files of the data directory, and the service's log, with those of the texts that they contain. */
-function filesWith(texts: string[]): { file: string; text: string }[] {
+/**
+ * Files of the data directory, and the service's log, with those of the texts that they contain. The event loop keeps running
+ * meanwhile, so that this process sees which of its kept connections the service closes.
+ */
+async function filesWith(texts: string[]): Promise<{ file: string; text: string }[]> {
   // Files come and go while the service runs, so grep may complain. The texts are no arguments, or they would find themselves.
-  const env = { PATH: "/usr/bin:/bin", LC_ALL: "C" };
-  const options = { input: texts.join("\n"), encoding: "utf8" as const, maxBuffer: OUTPUT_BYTES, env };
-  const place = [service.dataDir, service.logFile];
-  const { stdout } = spawnSync("grep", ["-raoFZf", "-", ...place], options);
-  const lines = new Set(stdout.split("\n").filter(Boolean));
+  const grep = spawn("grep", ["-raoFZf", "-", service.dataDir, service.logFile], {
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  grep.stdin.end(texts.join("\n"));
+  const lines = new Set((await textOf(grep.stdout)).split("\n").filter(Boolean));
   return [...lines].map((line) => {
     const [file = "", text = ""] = line.split("\0");
     return { file, text };

@@ -1,4 +1,4 @@
-/** What a control plane does with its database and its directory before it serves. */
+/** Prepares the database and the directory of a control plane before it serves. */
 import type { Log } from "@vivarium/kit/log";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadOperatorKey } from "./access/operator-key.ts";

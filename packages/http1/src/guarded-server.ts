@@ -17,8 +17,8 @@ export interface Handlers {
   unreadable: (error: NodeJS.ErrnoException, socket: Socket) => void;
 }
 
-/** Options of an HTTP server of guests. */
-export const GUEST_SERVER_OPTIONS = {
+/** Options of an HTTP server whose clients nobody vouches for. */
+export const UNTRUSTED_CLIENT_OPTIONS = {
   insecureHTTPParser: false,
   maxHeaderSize: 16 * 1024,
   /** The server refuses a missing Host itself, like a wrong one: Node's own refusal would be in no log. */

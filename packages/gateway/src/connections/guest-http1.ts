@@ -9,7 +9,7 @@ import {
 import type { Duplex } from "node:stream";
 import { sendHead } from "@vivarium/http1/answer-head";
 import { leaveUnread } from "@vivarium/http1/close-gently";
-import { GUEST_SERVER_OPTIONS, listenGuarded } from "@vivarium/http1/guarded-server";
+import { listenGuarded, UNTRUSTED_CLIENT_OPTIONS } from "@vivarium/http1/guarded-server";
 import { type Header, headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import { findBadFraming, hasBody } from "@vivarium/http1/strict-request";
@@ -19,7 +19,7 @@ import { refusal } from "./judge-request.ts";
 import { refusalBody } from "./refusal-body.ts";
 
 const OPTIONS = {
-  ...GUEST_SERVER_OPTIONS,
+  ...UNTRUSTED_CLIENT_OPTIONS,
   /** An upgrade stays an ordinary request, which is refused. */
   shouldUpgradeCallback: () => false,
 };

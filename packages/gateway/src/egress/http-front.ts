@@ -5,7 +5,7 @@
 import { Agent, createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
-import { GUEST_SERVER_OPTIONS, listenGuarded } from "@vivarium/http1/guarded-server";
+import { listenGuarded, UNTRUSTED_CLIENT_OPTIONS } from "@vivarium/http1/guarded-server";
 import type { Header } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
@@ -17,7 +17,7 @@ import type { GuestFlows } from "./guest-flows.ts";
 import { readHead } from "./http-request.ts";
 import { closeWith, type Refusal, respondWith } from "./refuse-request.ts";
 
-const OPTIONS = { ...GUEST_SERVER_OPTIONS, noDelay: true };
+const OPTIONS = { ...UNTRUSTED_CLIENT_OPTIONS, noDelay: true };
 const IDLE_MS = 60 * 60 * 1000;
 
 type HttpDeps = DialDeps & { flows: GuestFlows; log: Log };
