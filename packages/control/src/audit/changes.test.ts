@@ -37,15 +37,20 @@ interface Entry {
 }
 const entriesOf = async (query: string): Promise<Entry[]> =>
   (await control.ask(`GET /v1/audit?${query}&limit=200`)).body.entries;
-/** Entries of one request, by its id. */
+/** Makes a request. Returns its answer, and its id, by which its entries are found. */
+async function asked(call: string, ask: Ask = {}) {
+  const id = `r-${randomId()}`;
+  return { id, answer: await control.ask(call, { ...ask, headers: { ...ask.headers, "x-request-id": id } }) };
+}
+/** Entries of one request, by its id. Only after `allWritten`. */
 const ofRequest = async (id: string): Promise<Entry[]> =>
   (await entriesOf("")).filter(({ request_id }) => request_id === id);
+/** Longer than the queue waits. */
+const allWritten = () => new Promise((resolve) => setTimeout(resolve, 400));
 /** Makes a request, and returns the entries that it left. */
 async function audited(call: string, ask: Ask = {}) {
-  const id = `r-${randomId()}`;
-  const answer = await control.ask(call, { ...ask, headers: { ...ask.headers, "x-request-id": id } });
-  // Longer than the queue waits.
-  await new Promise((resolve) => setTimeout(resolve, 400));
+  const { id, answer } = await asked(call, ask);
+  await allWritten();
   return { answer, entries: await ofRequest(id) };
 }
 
@@ -109,23 +114,28 @@ test("each change of the interface leaves exactly one entry of its caller, and n
   const ids: Record<string, string> = { id: await control.createLive() };
   const secrets = ["hunter2", control.key];
   const fill = (text: string) => text.replace(/:(id|cid|pid|kid|hash)\b/g, (_all, name) => ids[name] ?? "");
+  const requests: [operation: keyof typeof AUDIT_ACTIONS, requestId: string][] = [];
   for (const [operation, call, body] of CHANGES) {
     const filled = body && JSON.parse(fill(JSON.stringify(body)));
-    const { answer, entries } = await audited(fill(call), { body: filled });
+    const { id: requestId, answer } = await asked(fill(call), { body: filled });
     expect([operation, answer.status < 300, answer.text]).toEqual([operation, true, answer.text]);
-    const action = auditActionOf(operation);
-    expect([operation, entries.map((entry) => entry.action).toSorted()]).toEqual([
-      operation,
-      operation === "run" ? OF_A_RUN : [action],
-    ]);
-    for (const entry of entries)
-      expect(entry).toMatchObject({ actor: { kind: "api_key", id: keyId }, outcome: "ok", ip: "127.0.0.1" });
+    requests.push([operation, requestId]);
     const { checkpoint_id: cid, id, key, token, hash, ingress_token: ingress } = answer.body ?? {};
     if (cid && operation === "createCheckpoint") ids.cid = cid;
     if (operation === "createProject") ids.pid = id;
     if (operation === "createApiKey") ids.kid = id;
     if (hash) ids.hash = hash;
     secrets.push(...[key, token, ingress].filter(Boolean));
+  }
+  await allWritten();
+  for (const [operation, requestId] of requests) {
+    const entries = await ofRequest(requestId);
+    expect([operation, entries.map((entry) => entry.action).toSorted()]).toEqual([
+      operation,
+      operation === "run" ? OF_A_RUN : [auditActionOf(operation)],
+    ]);
+    for (const entry of entries)
+      expect(entry).toMatchObject({ actor: { kind: "api_key", id: keyId }, outcome: "ok", ip: "127.0.0.1" });
   }
   expect(secrets.length).toBeGreaterThan(4);
   const { rows } = await control.sql.query("select * from audit_log");
@@ -135,16 +145,22 @@ test("each change of the interface leaves exactly one entry of its caller, and n
 
 test("reads, and changes that change nothing, leave no entry", async () => {
   const id = await control.createLive();
-  for (const call of ["GET /v1/sessions", `GET /v1/sessions/${id}`, `GET /v1/sessions/${id}/files?path=a`])
-    expect((await audited(call)).entries).toEqual([]);
-  expect(
-    (await audited(`POST /v1/sessions/${id}/files`, { body: { op: "list", path: "a" } })).entries,
-  ).toEqual([]);
-  expect((await audited(`POST /v1/sessions/${id}/resume`)).entries).toEqual([]);
-  expect((await audited(`POST /v1/sessions/${id}/unexpose`, { body: { port: 9 } })).entries).toEqual([]);
-  const key = { headers: { "idempotency-key": "again" }, body: {} };
-  expect((await audited("POST /v1/sessions", key)).entries).toHaveLength(1);
-  expect((await audited("POST /v1/sessions", key)).entries).toEqual([]);
+  const repeated = { headers: { "idempotency-key": "again" }, body: {} };
+  const first = await asked("POST /v1/sessions", repeated);
+  const ineffective: [call: string, ask?: Ask][] = [
+    ["GET /v1/sessions"],
+    [`GET /v1/sessions/${id}`],
+    [`GET /v1/sessions/${id}/files?path=a`],
+    [`POST /v1/sessions/${id}/files`, { body: { op: "list", path: "a" } }],
+    [`POST /v1/sessions/${id}/resume`],
+    [`POST /v1/sessions/${id}/unexpose`, { body: { port: 9 } }],
+    ["POST /v1/sessions", repeated],
+  ];
+  const requests: [call: string, requestId: string][] = [];
+  for (const [call, ask] of ineffective) requests.push([call, (await asked(call, ask)).id]);
+  await allWritten();
+  expect(await ofRequest(first.id)).toHaveLength(1);
+  for (const [call, requestId] of requests) expect([call, await ofRequest(requestId)]).toEqual([call, []]);
 });
 
 test("an entry says what was changed: the moves of a session are all its own", async () => {
@@ -270,11 +286,18 @@ describe("denials", () => {
       ],
       ["GET /v1/audit", { key: reader }, { action: "api.call", code: "forbidden" }],
     ];
+    const requestIds: string[] = [];
     for (const [call, ask, expected] of cases) {
-      const { answer, entries } = await audited(call, ask);
+      const { id: requestId, answer } = await asked(call, ask);
       expect([call, answer.body.code]).toEqual([call, expected.code]);
-      expect([call, entries]).toMatchObject([call, [{ outcome: "denied", ...expected }]]);
+      requestIds.push(requestId);
     }
+    await allWritten();
+    for (const [at, [call, , expected]] of cases.entries())
+      expect([call, await ofRequest(requestIds[at] ?? "")]).toMatchObject([
+        call,
+        [{ outcome: "denied", ...expected }],
+      ]);
     const kinds = (await entriesOf(`target=${id}&action=session.exec`)).map(({ actor }) => actor.kind);
     expect(kinds).toEqual(["scoped_token"]);
   });

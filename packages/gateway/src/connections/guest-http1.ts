@@ -29,10 +29,14 @@ const OPTIONS = {
  * time: a request that was sent ahead is judged when it is sent on, not before.
  */
 export function createHttp1(
-  { log, idleMs }: { log: Log; idleMs: number },
+  { log, idleMs, headMs }: { log: Log; idleMs: number; headMs: number },
   serve: (socket: Duplex, request: GuestRequest) => void,
 ): Server {
-  const server = createServer(OPTIONS);
+  const server = createServer({
+    ...OPTIONS,
+    headersTimeout: headMs,
+    connectionsCheckingInterval: headMs / 3,
+  });
   server.timeout = idleMs;
   const answered = new WeakMap<Duplex, Promise<void>>();
   // No limit on their number, only on their bytes: Node would drop the rest, and a different request would be judged.

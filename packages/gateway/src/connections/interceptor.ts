@@ -23,13 +23,15 @@ import { Http2Upstream } from "./upstream-http2.ts";
 export interface Limits {
   /** Time of a TLS handshake with the guest or the origin, in milliseconds. */
   handshakeMs: number;
+  /** Time in which a guest sends the head of a request. */
+  headMs: number;
   /** Time from a request to the head of its answer: some origins compute for minutes. */
   answerMs: number;
   /** Longest silence on a guest's connection. */
   idleMs: number;
 }
 
-const LIMITS: Limits = { handshakeMs: 10_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 };
+const LIMITS: Limits = { handshakeMs: 10_000, headMs: 15_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 };
 
 /** Idle time after which TCP keep-alive probes begin. */
 const DEAD_PEER_MS = 60_000;
@@ -68,7 +70,7 @@ export class Interceptor {
     this.#deps = deps;
     this.#limits = { ...LIMITS, ...deps.limits };
     this.#roots = deps.roots;
-    this.#http1 = createHttp1({ log: deps.log, idleMs: this.#limits.idleMs }, (socket, request) => {
+    this.#http1 = createHttp1({ log: deps.log, ...this.#limits }, (socket, request) => {
       const connection = this.#connections.get(socket);
       if (connection) void connection.serve(request);
       else socket.destroy();
