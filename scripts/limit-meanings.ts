@@ -34,7 +34,12 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   externalIdChars: "`external_id`",
   envKeyChars: "the name of a variable",
   envTotalBytes: "names and values of `env` together",
-  connectionsPerSession: null,
+  connectionsPerSession: "Connections of a session, those that were revoked included",
+  connectionTtlS: "`ttl_seconds` of a Connection, which may not outlive its session either",
+  connectionSecretChars: "characters of a Connection's secret",
+  connectionMethods: "methods of a Connection",
+  connectionPaths: "path patterns of a Connection",
+  connectionPathChars: "characters of a path pattern",
 
   idempotencyKeyChars: "the `Idempotency-Key` header",
   idempotencyWindowMs: "how long an `Idempotency-Key` is remembered",

@@ -60,10 +60,13 @@ export const OrgEgressCap = named("OrgEgressCap", {
 });
 export type OrgEgressCap = z.infer<typeof OrgEgressCap>;
 
-export const EGRESS_KINDS = ["tcp", "udp", "icmp", "http", "tls", "dns"] as const;
+export const EGRESS_KINDS = ["tcp", "udp", "icmp", "http", "tls", "dns", "connection"] as const;
 export const EGRESS_DECISIONS = ["allowed", "denied"] as const;
 
-/** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
+/**
+ * One line of a session's egress log: a flow that ended, a refusal, a DNS question, or a request through a Connection, which
+ * alone has `method`, `path` (without its query), `connection`, `rule` and `status`.
+ */
 export const EgressLogEntry = named("EgressLogEntry", {
   at: timestamp,
   kind: z.enum(EGRESS_KINDS),
@@ -75,6 +78,11 @@ export const EgressLogEntry = named("EgressLogEntry", {
   private: z.literal(true).optional().meta({
     description: "present where the address is a private one that the operator opened to sessions",
   }),
+  method: z.string().optional(),
+  path: z.string().optional(),
+  connection: z.string().optional(),
+  rule: z.int().optional().meta({ description: "index of the path pattern that allowed the request" }),
+  status: z.int().optional().meta({ description: "status of the origin's answer" }),
   bytes_out: z.int(),
   bytes_in: z.int(),
   count: z.int().meta({ description: "number of equal events that this line stands for" }),

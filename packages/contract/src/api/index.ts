@@ -3,6 +3,7 @@ export * from "./admin.ts";
 export * from "./audit.ts";
 export * from "./audit-actions.ts";
 export * from "./checkpoints.ts";
+export * from "./connections.ts";
 export * from "./egress.ts";
 export * from "./errors.ts";
 export * from "./events.ts";

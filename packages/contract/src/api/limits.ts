@@ -38,6 +38,11 @@ export const LIMITS = {
   envKeyChars: 128,
   envTotalBytes: 64 * KIB,
   connectionsPerSession: 16,
+  connectionTtlS: 86_400,
+  connectionSecretChars: 8_192,
+  connectionMethods: 16,
+  connectionPaths: 64,
+  connectionPathChars: 1_024,
 
   idempotencyKeyChars: 255,
   idempotencyWindowMs: 24 * HOUR_MS,

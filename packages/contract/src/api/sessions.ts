@@ -1,5 +1,6 @@
 /** Creates, records and lists of sessions (docs/spec/sessions.md). */
 import { z } from "zod";
+import { ConnectionCreate, ConnectionStatus } from "./connections.ts";
 import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
 import { ExposedPreview } from "./previews.ts";
@@ -50,7 +51,7 @@ export const SessionCreate = named("SessionCreate", {
   env: variables.nullish(),
   secrets: variables.nullish(),
   connections: z
-    .array(z.unknown())
+    .array(ConnectionCreate)
     .max(LIMITS.connectionsPerSession, `must hold at most ${LIMITS.connectionsPerSession} Connections`)
     .optional(),
   egress_cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER).nullish(),
@@ -107,6 +108,7 @@ export const SessionRecord = named("Session", {
   env: z.record(z.string(), z.string()).optional(),
   /** Names of the secrets, sorted; never their values. */
   secret_names: z.array(z.string()).optional(),
+  connections: z.array(ConnectionStatus).optional(),
   status_detail: z.string().optional(),
   status_reason: z.string().optional(),
   active_since: timestamp.optional(),

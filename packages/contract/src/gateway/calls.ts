@@ -6,6 +6,11 @@
  *                              connection is the gateway; an older one is closed
  *   POST /v1/applied         → 204. Confirms that every flow, cookie and socket which this version of the tables does
  *        Applied               not allow is closed. A version that was skipped counts as applied with a later one
+ *   GET  /v1/connections     → 200 application/x-ndjson, endless: ConnectionLine, one per line; an empty line every 5 s
+ *                              as a heartbeat. What the node knows comes at once, then every change. A new node process
+ *                              knows nothing until control has sent it: the gateway keeps what it has until an `only`
+ *   POST /v1/connections/applied → 204. Confirms all lines up to `seq`: what used an older credential is closed
+ *        ConnectionsApplied
  *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on these ports (`host:port`
  *                              entries). Sent before the DNS answer. 409 if the machine has another generation by
  *                              now; 503 if too many are pending or open for it
@@ -15,8 +20,20 @@
  */
 import { z } from "zod";
 import { EGRESS_DECISIONS, EGRESS_KINDS } from "../api/egress.ts";
+import { CONNECTION_CODES, SessionConnections } from "./connections.ts";
 
 export const Applied = z.object({ version: z.int().min(1) });
+
+/** `age_ms`: time since control last said that what the node knows is current. */
+export const ConnectionLine = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("session"), seq: z.int().min(1), session: SessionConnections }),
+  /** Sessions with Connections that have a machine. All others are forgotten. */
+  z.object({ type: z.literal("only"), seq: z.int().min(1), session_ids: z.array(z.string()) }),
+  z.object({ type: z.literal("lease"), age_ms: z.int().min(0) }),
+]);
+export type ConnectionLine = z.infer<typeof ConnectionLine>;
+
+export const ConnectionsApplied = z.object({ seq: z.int().min(1) });
 
 export const Pin = z.object({
   machine_id: z.string(),
@@ -60,10 +77,17 @@ export const EGRESS_REASONS = [
   "too_many_names",
   "capped",
   "policy_changed",
+  // A request through a Connection that was sent with the credential, and one whose answer carried the credential.
+  "connection_used",
+  "connection_reflected",
+  ...CONNECTION_CODES,
 ] as const;
 export type EgressReason = (typeof EGRESS_REASONS)[number];
 
-/** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
+/**
+ * One line of a session's egress log: a flow that ended, a refusal, a DNS question, or a request through a Connection, which
+ * alone has the fields from `connection` to `is_unscanned`. Their meaning is that of ConnectionEntry.
+ */
 export const EgressEntry = z.object({
   machine_id: z.string(),
   /** Start of the flow, or time of the refusal or question: RFC 3339 with milliseconds. */
@@ -78,6 +102,12 @@ export const EgressEntry = z.object({
   bytes_in: z.int(),
   verdict: z.enum(EGRESS_DECISIONS),
   reason: z.enum(EGRESS_REASONS),
+  connection: z.string().max(63).optional(),
+  method: z.string().max(32).optional(),
+  path: z.string().max(1024).optional(),
+  rule: z.int().optional(),
+  status: z.int().optional(),
+  is_unscanned: z.boolean().optional(),
   /** How many alike events this line stands for; absent: one. */
   count: z.int().optional(),
 });

@@ -55,6 +55,14 @@ export const GuestCommands = z.object({
   going_on: z.int().min(0),
 });
 
+/** A certificate authority for the stores of the guest. Public: its key is never in the guest. */
+export const GuestAuthority = z.object({
+  certificate_pem: z.string().max(8_192),
+  /** Name of the certificate in a directory of hashed certificates, without `.0`: 8 hex digits (`openssl x509 -subject_hash`). */
+  subject_hash: z.string().regex(/^[0-9a-f]{8}$/),
+});
+export type GuestAuthority = z.infer<typeof GuestAuthority>;
+
 /** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {
   /** 64 bytes of host randomness, base64. */
@@ -78,11 +86,18 @@ export interface Resumed {
    * moment until its machine is stopped.
    */
   stay_frozen?: boolean;
+  /**
+   * The authority that the guest trusts from now on: it is in the guest's bundle of certificates before its processes run,
+   * and new processes have the variables that name the bundle. null: none, and an earlier one is removed. Absent: as it is.
+   */
+  ca?: GuestAuthority | null;
 }
 export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Value of the counter in the guest's /run/vivarium/generation after this call. */
   generation: z.int().min(1),
+  /** Whether the guest trusts the authority of the request. Absent from an agent older than Connections. */
+  ca_trusted: z.boolean().optional(),
   /** The answer of GET /v1/health, which saves a second request to a new machine. */
   health: AgentHealth,
 });

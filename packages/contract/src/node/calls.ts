@@ -43,6 +43,7 @@ import { ReadyMachines } from "../api/service.ts";
 import { CreateTiming } from "../api/sessions.ts";
 import { TemplateOrigin } from "../api/templates.ts";
 import { FileWritten } from "../guest/files.ts";
+import { GuestAuthority } from "../guest/messages.ts";
 import { NetworkSpec } from "./network.ts";
 
 /** A session's machine: `<session id>-<incarnation>`, so that an old decision never hits a newer machine. */
@@ -70,6 +71,8 @@ export const StartSpec = z.object({
   hold: z.boolean().optional(),
   /** The network policy, in force before the guest runs. Absent: full public egress, nothing exposed. */
   network: NetworkSpec.optional(),
+  /** The authority that the guest trusts. Absent: none, and one that its saved state trusted is removed. */
+  ca: GuestAuthority.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 

@@ -8,6 +8,12 @@
  *   PUT    /v1/previews  PreviewTable             → 200 {version}, once it is on the node's disk and the gateway confirmed it;
  *                                                   replaces all routes of this node. An older version than the node's, or
  *                                                   the same with other routes: 409. network_unconfirmed likewise
+ *   PUT    /v1/connections  ConnectionLease      → 200 ConnectionsWanted. Renews the lease: without it for 20 s the gateway
+ *                                                   injects nothing. Sessions that are not listed are forgotten
+ *   PUT    /v1/connections/{session_id}           → 200 {version}, once the gateway confirmed it, or at once if no machine of
+ *          SessionConnections                       the session is here. An older version than the node's is ignored. When the
+ *                                                   gateway cannot confirm within 5 s: network_unconfirmed; it is kept. Held in
+ *                                                   memory alone: a new process of the node knows none
  *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run or ended within
  *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until a request has a later
@@ -21,6 +27,7 @@
  */
 import { z } from "zod";
 import { EgressEntry, WakeOutcome } from "../gateway/calls.ts";
+import { MAX_CONNECTIONS, SessionConnections } from "../gateway/connections.ts";
 import { EgressRules, PreviewRoute } from "../gateway/tables.ts";
 
 /** The whole network policy of one machine. */
@@ -32,8 +39,23 @@ export const NetworkSpec = z.object({
   exposed: z.array(z.int().min(1).max(65_535)).max(32),
   /** Cap on the machine's `egress_bytes` (MachineCounters), past which nothing leaves any more. Absent: no cap. */
   egress_limit_bytes: z.int().min(0).optional(),
+  /**
+   * Hosts of the session's Connections, those that were revoked included: all its TCP to port 443 goes through the gateway,
+   * also in mode `allow`, and its UDP to port 443 is refused. Absent: it never had one.
+   */
+  bound_hosts: z.array(z.string()).min(1).max(MAX_CONNECTIONS).optional(),
 });
 export type NetworkSpec = z.infer<typeof NetworkSpec>;
+
+/** Every session that has Connections and may have a machine, with the newest version of them. */
+export const ConnectionLease = z.object({
+  sessions: z.array(z.object({ session_id: z.string(), version: z.int().min(1) })),
+});
+export type ConnectionLease = z.infer<typeof ConnectionLease>;
+
+/** Those of which the node does not have this version. */
+export const ConnectionsWanted = z.object({ session_ids: z.array(z.string()) });
+export type ConnectionsWanted = z.infer<typeof ConnectionsWanted>;
 
 export const PreviewTable = z.object({ version: z.int().min(1), routes: z.array(PreviewRoute) });
 export type PreviewTable = z.infer<typeof PreviewTable>;
@@ -64,4 +86,4 @@ export const NetworkReport = z.object({
 });
 export type NetworkReport = z.infer<typeof NetworkReport>;
 
-export { WakeOutcome };
+export { SessionConnections, WakeOutcome };
