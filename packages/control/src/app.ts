@@ -14,6 +14,8 @@ import { EntryQueue } from "./audit/entry-queue.ts";
 import { extendChains, keepHeads } from "./audit/extend-chain.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
+import { noteUses } from "./connections/note-uses.ts";
+import { addConnectionRoutes } from "./connections/routes.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { StoreWatch } from "./db/store-watch.ts";
@@ -301,7 +303,7 @@ function assemble(given: Base) {
     activity,
     startGate: new StartGate(),
     operations: new Operations({ ...base, signals }),
-    networkReports: new NetworkReports({ ...base, activity }),
+    networkReports: new NetworkReports({ ...base, activity, noteUses }),
     provisioner: new Provisioner({ ...base, signals }),
   };
   const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions];
@@ -346,6 +348,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
   addEgressRoutes(server, parts);
+  addConnectionRoutes(server, parts);
   addPreviewRoutes(server, parts);
   addEventRoutes(server, parts);
 }

@@ -61,6 +61,20 @@ export async function makeAuthority(input: { name: string; notAfter: Date }): Pr
   return { certificatePem: `${certificate.toString("pem")}\n`, keyPem: await exportKey(keys.privateKey) };
 }
 
+/**
+ * Name of an authority's certificate in a directory of hashed certificates, without `.0`: 8 hex digits (`openssl x509
+ * -subject_hash`), of a subject that has this common name alone. OpenSSL hashes names in lower case and as UTF-8.
+ */
+export function subjectHash(name: string): string {
+  const der = (tag: number, content: Buffer) => Buffer.concat([Buffer.from([tag, content.length]), content]);
+  const commonNameId = Buffer.from([0x06, 0x03, 0x55, 0x04, 0x03]);
+  const value = der(0x0c, Buffer.from(name.toLowerCase()));
+  const digest = createHash("sha1")
+    .update(der(0x31, der(0x30, Buffer.concat([commonNameId, value]))))
+    .digest();
+  return digest.readUInt32LE(0).toString(16).padStart(8, "0");
+}
+
 /** Signs a server certificate for exactly this name. It ends after `lifeMs`, and with its authority at the latest. */
 export async function signServer(
   authority: KeyPair,

@@ -27,6 +27,9 @@ const WITH_THE_CHANGE = {
   createProject: "project.create",
   updateProject: "project.update",
   deleteProject: "project.delete",
+  createConnection: "connection.create",
+  replaceConnection: "connection.replace",
+  revokeConnection: "connection.revoke",
   mintToken: "token.mint",
   revokeToken: "token.revoke",
 } as const;

@@ -21,7 +21,7 @@ const NEVER_METHODS = ["CONNECT", "TRACE"];
 /** Headers that frame a request, steer proxies, or would change what the rules were checked against. */
 const NEVER_HEADERS =
   /^(host|content-length|content-type|transfer-encoding|connection|upgrade|te|trailer|expect|cookie|accept-encoding|forwarded|x-http-method-override|keep-alive|(proxy|x-forwarded|sec)-.*)$/i;
-/** What a path pattern may not contain: it has another meaning for some server than for the rules. */
+/** Parts of a path that some server reads in another way than the rules. */
 const AMBIGUOUS_PATH = /[?#;\\]|\/\/|%(2f|5c|2e|00)|(^|\/)\.\.?(\/|$)/i;
 /** Visible ASCII in which a `%` begins an escape. */
 const PATH_CHARACTERS = /^\/(?:[!-$&-~]|%[0-9a-fA-F]{2})*$/;
@@ -109,6 +109,7 @@ export const ConnectionReplace = z
   .strictObject({ name: name.nullish(), ...shape })
   .meta({ id: "ConnectionReplace" });
 export type ConnectionReplace = z.input<typeof ConnectionReplace>;
+export type ParsedConnectionReplace = z.output<typeof ConnectionReplace>;
 
 /** Without the credential, in any form. */
 export const ConnectionStatus = named("Connection", {

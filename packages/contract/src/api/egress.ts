@@ -83,6 +83,9 @@ export const EgressLogEntry = named("EgressLogEntry", {
   connection: z.string().optional(),
   rule: z.int().optional().meta({ description: "index of the path pattern that allowed the request" }),
   status: z.int().optional().meta({ description: "status of the origin's answer" }),
+  unscanned: z.literal(true).optional().meta({
+    description: "present where the answer had a coding in which it was not searched for the credential",
+  }),
   bytes_out: z.int(),
   bytes_in: z.int(),
   count: z.int().meta({ description: "number of equal events that this line stands for" }),

@@ -128,6 +128,32 @@ CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, 
 CREATE INDEX checkpoints_unsealed ON public.checkpoints USING btree (id) WHERE (env IS NOT NULL);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
+create table connections (
+  session_id text not null,
+  name text not null,
+  host text not null,
+  seq bigint not null,
+  auth_type text not null,
+  header_name text not null,
+  methods text[] not null,
+  paths text[] not null,
+  generation integer not null default 1,
+  created_at timestamp(3) with time zone not null default now(),
+  expires_at timestamp(3) with time zone not null,
+  expiry_emitted boolean not null default false,
+  revoked_at timestamp(3) with time zone,
+  last_used_at timestamp(3) with time zone,
+  reflections integer not null default 0,
+  suspended_at timestamp(3) with time zone,
+  sealed bytea,
+  constraint connections_auth_type_check CHECK ((auth_type = ANY (ARRAY['bearer'::text, 'header'::text]))),
+  constraint connections_check CHECK (((revoked_at IS NULL) OR (sealed IS NULL))),
+  constraint connections_pkey PRIMARY KEY (session_id, name),
+  constraint connections_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE,
+  constraint connections_session_id_host_key UNIQUE (session_id, host)
+);
+CREATE INDEX connections_expiry ON public.connections USING btree (expires_at) WHERE ((revoked_at IS NULL) AND (NOT expiry_emitted));
+
 create table egress_denials (
   session_id text not null,
   minute timestamp with time zone not null,
@@ -154,6 +180,12 @@ create table egress_log (
   bytes_out bigint not null,
   bytes_in bigint not null,
   count bigint not null,
+  connection text,
+  method text,
+  path text,
+  rule integer,
+  status integer,
+  is_unscanned boolean,
   constraint egress_log_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text]))),
   constraint egress_log_pkey PRIMARY KEY (seq),
   constraint egress_log_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
@@ -378,6 +410,11 @@ create table sessions (
   kek_id text,
   data_key bytea,
   may_hold_secrets boolean not null default false,
+  bound_hosts text[],
+  ca_certificate text,
+  ca_key bytea,
+  connections_version integer not null default 0,
+  constraint sessions_authority CHECK (((bound_hosts IS NULL) = (ca_certificate IS NULL))),
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
@@ -409,6 +446,7 @@ CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
 CREATE INDEX sessions_unsealed ON public.sessions USING btree (id) WHERE (env IS NOT NULL);
+CREATE INDEX sessions_with_connections ON public.sessions USING btree (id) WHERE (ca_key IS NOT NULL);
 CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, COALESCE(project_id, ''::text), name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
 
 create table snapshot_names (

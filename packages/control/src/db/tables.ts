@@ -1,4 +1,5 @@
 import type {
+  AuthType,
   Capability,
   CreateTiming,
   KeyRole,
@@ -15,6 +16,7 @@ export interface Tables {
   api_keys: ApiKeyTable;
   session_tokens: SessionTokenTable;
   sealed_values: SealedValueTable;
+  connections: ConnectionTable;
   sessions: SessionTable;
   idempotency_keys: IdempotencyKeyTable;
   checkpoints: CheckpointTable;
@@ -76,6 +78,26 @@ interface SealedValueTable {
   sealed: Buffer;
 }
 
+export interface ConnectionTable {
+  session_id: string;
+  name: string;
+  host: string;
+  seq: GeneratedAlways<number>;
+  auth_type: AuthType;
+  header_name: string;
+  methods: string[];
+  paths: string[];
+  generation: Generated<number>;
+  created_at: Generated<Date>;
+  expires_at: Date;
+  expiry_emitted: Generated<boolean>;
+  revoked_at: Date | null;
+  last_used_at: Date | null;
+  reflections: Generated<number>;
+  suspended_at: Date | null;
+  sealed: Buffer | null;
+}
+
 interface ApiKeyTable {
   id: string;
   org_id: string;
@@ -95,6 +117,7 @@ interface ApiKeyTable {
 export interface SessionTable
   extends StartColumns,
     SecretColumns,
+    ConnectionColumns,
     MoveColumns,
     OperationColumns,
     DeadlineColumns,
@@ -135,6 +158,14 @@ interface SecretColumns {
   env: Json<Record<string, string> | null> | null;
   kek_id: string | null;
   data_key: Buffer | null;
+}
+
+/** Written by connections/ alone. The authority that the session's guest trusts, and the hosts that it is for. */
+interface ConnectionColumns {
+  bound_hosts: string[] | null;
+  ca_certificate: string | null;
+  ca_key: Buffer | null;
+  connections_version: Generated<number>;
 }
 
 /** Written by moves/ alone. The session's state, and its machine or snapshot. */
@@ -320,6 +351,12 @@ export interface EgressLogTable {
   port: number | null;
   decision: string;
   reason: string;
+  connection: string | null;
+  method: string | null;
+  path: string | null;
+  rule: number | null;
+  status: number | null;
+  is_unscanned: boolean | null;
   bytes_out: number;
   bytes_in: number;
   count: number;

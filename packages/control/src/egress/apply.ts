@@ -1,6 +1,8 @@
 /** Applies the desired network of a session to its machine. */
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import { getSession } from "../sessions/get.ts";
+import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import type { EgressDeps } from "./deps.ts";
@@ -33,6 +35,25 @@ export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Prom
       { session_id: session.id, reason: error.message },
       "a change of the network waits for the node",
     );
+    throw apiErrorOfOperation(error);
+  }
+}
+
+/**
+ * Applies the stored network to a live machine. True once it is in force, or before a paused session's next machine runs.
+ * False: the machine is being replaced or paused, so decide again.
+ */
+export async function isApplied(deps: ApplyDeps, desired: SessionRow): Promise<boolean> {
+  if (desired.state === "paused" || desired.network_applied >= desired.network_generation) return true;
+  try {
+    await applyNetwork(deps, desired);
+    return true;
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    const now = await getSession(deps.db, { orgId: desired.org_id, projectId: null }, desired.id);
+    if (now.state !== "live" || now.incarnation !== desired.incarnation || isNetworkFixed(now.op))
+      return false;
+    deps.log.warn({ session_id: desired.id, reason: error.message }, "a change of egress waits for the node");
     throw apiErrorOfOperation(error);
   }
 }

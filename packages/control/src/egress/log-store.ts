@@ -43,17 +43,26 @@ export async function insertLines(db: Queries, entries: readonly EgressEntry[]):
     port: entry.port ?? null,
     decision: entry.verdict,
     reason: entry.reason,
+    connection: entry.connection ?? null,
+    method: entry.method === undefined ? null : storable(entry.method),
+    path: entry.path === undefined ? null : storable(entry.path, LONGEST_PATH),
+    rule: entry.rule ?? null,
+    status: entry.status ?? null,
+    is_unscanned: entry.is_unscanned ?? null,
     bytes_out: entry.bytes_out,
     bytes_in: entry.bytes_in,
     count: entry.count ?? 1,
   }));
   await sql`insert into egress_log
-      (session_id, at, kind, host, address, port, decision, reason, bytes_out, bytes_in, count)
+      (session_id, at, kind, host, address, port, decision, reason, connection, method, path, rule, status,
+        is_unscanned, bytes_out, bytes_in, count)
     select line.session_id, line.at, line.kind, line.host, line.address, line.port, line.decision, line.reason,
-      line.bytes_out, line.bytes_in, line.count
+      line.connection, line.method, line.path, line.rule, line.status, line.is_unscanned, line.bytes_out,
+      line.bytes_in, line.count
     from jsonb_to_recordset(${JSON.stringify(lines)}::jsonb) as line (
       session_id text, at timestamptz, kind text, host text, address text, port integer, decision text,
-      reason text, bytes_out bigint, bytes_in bigint, count bigint
+      reason text, connection text, method text, path text, rule integer, status integer,
+      is_unscanned boolean, bytes_out bigint, bytes_in bigint, count bigint
     )
     where exists (select from sessions where sessions.id = line.session_id)`.execute(db);
   await trim(db, [...new Set(lines.map(({ session_id }) => session_id))]);
@@ -105,9 +114,12 @@ export async function deleteOldLines(db: Queries): Promise<void> {
     .execute();
 }
 
-/** Replaces what a text column refuses, and cuts at 255: a guest chooses its names, and must not stop the log. */
-export function storable(text: string): string {
-  return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, 255);
+/** Longest path of a request that is kept. */
+const LONGEST_PATH = 1_024;
+
+/** Replaces what a text column refuses, and cuts: a guest chooses its names, and must not stop the log. */
+export function storable(text: string, longest = 255): string {
+  return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, longest);
 }
 
 function instant(text: string): string {

@@ -16,6 +16,7 @@ export function networkSpec(session: SessionRow): NetworkSpec {
     egress: session.egress,
     exposed: (session.exposed ?? []).map(({ port }) => port),
     ...(session.egress_limit_bytes !== null && { egress_limit_bytes: session.egress_limit_bytes }),
+    ...(session.bound_hosts !== null && { bound_hosts: session.bound_hosts }),
   };
 }
 
@@ -38,6 +39,11 @@ export async function nextNetwork(db: Queries, session: SessionRow): Promise<Nex
 export async function currentLimit(db: Queries, session: SessionRow): Promise<number | null> {
   if (session.egress_cap_bytes === null) return null;
   return limitOf(session.egress_cap_bytes, await dayUsageOf(db, session.id, machineIdOf(session)));
+}
+
+/** Stores a new desired network for hosts that are bound in this transaction. Undefined when the session has changed meanwhile. */
+export async function saveBoundNetwork(tx: Queries, session: SessionRow): Promise<SessionRow | undefined> {
+  return await saveDesiredNetwork(tx, session, {});
 }
 
 /** Stores the exposed ports as a new desired network. The caller has locked the session's row. */

@@ -48,9 +48,22 @@ function toEntry(row: EgressLogRow): EgressLogEntry {
     decision: row.decision as EgressLogEntry["decision"],
     reason: row.reason,
     ...(isOpenedPrivate(row) && { private: true }),
+    ...(row.kind === "connection" && requestOf(row)),
     bytes_out: row.bytes_out,
     bytes_in: row.bytes_in,
     count: row.count,
+  };
+}
+
+/** The request through a Connection that a line is about. */
+function requestOf({ connection, method, path, rule, status, is_unscanned }: EgressLogRow) {
+  return {
+    ...(connection !== null && { connection }),
+    ...(method !== null && { method }),
+    ...(path !== null && { path }),
+    ...(rule !== null && { rule }),
+    ...(status !== null && { status }),
+    ...(is_unscanned && { unscanned: true as const }),
   };
 }
 

@@ -1,7 +1,8 @@
 /** Reads the node's reports of its machines' traffic, and saves bytes per day, log lines and the use of previews. */
+import type { EgressEntry } from "@vivarium/contract/gateway";
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import { Coalesced } from "@vivarium/kit/coalesced";
-import type { Database } from "../db/pool.ts";
+import type { Database, Queries } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import { addDenials } from "./denials-store.ts";
 import type { EgressDeps } from "./deps.ts";
@@ -9,7 +10,10 @@ import { insertLines, moveCursor, readCursor } from "./log-store.ts";
 import { limitOf } from "./prepare.ts";
 import { dayUsageOf, listOverCap, listUnmarked, markCapped, saveCounters } from "./usage-store.ts";
 
-type ReportDeps = Pick<EgressDeps, "db" | "nodes" | "activity" | "log">;
+type ReportDeps = Pick<EgressDeps, "db" | "nodes" | "activity" | "log"> & {
+  /** Called for the lines of requests through Connections, in the transaction that writes them. */
+  noteUses(tx: Queries, uses: readonly EgressEntry[]): Promise<void>;
+};
 
 /** Most reports of one collection. A report with `FULL` entries is followed by the next one at once. */
 const AT_ONCE = 10;
@@ -61,6 +65,8 @@ async function write(
       if (!(await moveCursor(tx, nodeId, { from, to: report.cursor }))) return false;
       await insertLines(tx, report.entries);
       await addDenials(tx, report.entries);
+      const uses = report.entries.filter(({ kind }) => kind === "connection");
+      if (uses.length > 0) await deps.noteUses(tx, uses);
       return true;
     });
     if (isRead && report.lost > 0)

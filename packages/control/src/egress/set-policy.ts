@@ -3,14 +3,12 @@ import type { EgressPolicy } from "@vivarium/contract/api";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { appendEntry } from "../audit/append.ts";
-import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
-import { NodeError } from "../fleet/node-error.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { applyNetwork } from "./apply.ts";
+import { isApplied } from "./apply.ts";
 import type { EgressDeps } from "./deps.ts";
 import { normalPolicy, type StoredPolicy } from "./entry.ts";
 import { saveDesiredNetwork } from "./network-store.ts";
@@ -31,7 +29,7 @@ export async function setPolicy(
     stored ??= await store(deps, session, { egress, by });
     if (!stored) return BUSY;
     const desired = stored.network_generation > session.network_generation ? stored : session;
-    return (await tryApply(deps, desired)) ? egress : BUSY;
+    return (await isApplied(deps, desired)) ? egress : BUSY;
   });
 }
 
@@ -50,20 +48,4 @@ async function store(
   });
   if (row) deps.signals.moved(session.id);
   return row;
-}
-
-/** Applies the policy to a live machine. False: the machine is being replaced or paused, so decide again. */
-async function tryApply(deps: EgressDeps, desired: SessionRow): Promise<boolean> {
-  if (desired.state === "paused" || desired.network_applied >= desired.network_generation) return true;
-  try {
-    await applyNetwork(deps, desired);
-    return true;
-  } catch (error) {
-    if (!(error instanceof NodeError)) throw error;
-    const now = await getSession(deps.db, { orgId: desired.org_id, projectId: null }, desired.id);
-    if (now.state !== "live" || now.incarnation !== desired.incarnation || isNetworkFixed(now.op))
-      return false;
-    deps.log.warn({ session_id: desired.id, reason: error.message }, "an egress policy waits for the node");
-    throw apiErrorOfOperation(error);
-  }
 }

@@ -12,6 +12,8 @@ import {
   type TunnelSpec,
 } from "@vivarium/contract/guest";
 import {
+  type ConnectionLease,
+  ConnectionsWanted,
   type ExecCall,
   MachineList,
   MachineStatus,
@@ -19,6 +21,7 @@ import {
   type NetworkSpec,
   NodeInfo,
   type PreviewTable,
+  type SessionConnections,
   SnapshotList,
   type SnapshotSpec,
   SnapshotStatus,
@@ -96,6 +99,18 @@ export class NodeClient {
   /** Answers once the gateway has exactly these routes. */
   async putPreviews(table: PreviewTable): Promise<void> {
     await this.#send("PUT", "previews", AbortSignal.timeout(NETWORK_MS), table);
+  }
+
+  /** Answers once the gateway has them, if a machine of the session runs. Hazard: the body has credentials in the clear. */
+  async putConnections(connections: SessionConnections): Promise<void> {
+    const signal = AbortSignal.timeout(NETWORK_MS);
+    await this.#send("PUT", `connections/${connections.session_id}`, signal, connections);
+  }
+
+  /** Renews the lease of all Connections. Resolves to the sessions whose Connections the node lacks. */
+  async leaseConnections(lease: ConnectionLease): Promise<string[]> {
+    const signal = AbortSignal.timeout(SHORT_CALL_MS);
+    return parseAnswer(ConnectionsWanted, await this.#send("PUT", "connections", signal, lease)).session_ids;
   }
 
   /** Counters, and log lines after the cursor. Without a cursor, all lines that the node still has. */

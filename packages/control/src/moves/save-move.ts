@@ -4,6 +4,7 @@ import type { MachineStatus } from "@vivarium/contract/node";
 import { type Caller, theSystem } from "../access/caller.ts";
 import type { AuditDeps } from "../audit/append.ts";
 import { newRow } from "../audit/entry.ts";
+import { connectionColumns } from "../connections/columns.ts";
 import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
@@ -55,6 +56,7 @@ export async function saveMove(
     ...leaseColumns(move),
     ...networkColumns(move, foundGeneration),
     ...secretColumns(move),
+    ...connectionColumns(move),
     ...(operation && operationColumns(operation)),
   };
   const event = eventOfMove(move, details);

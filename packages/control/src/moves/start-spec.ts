@@ -1,4 +1,5 @@
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { guestAuthorityOf } from "../connections/authority.ts";
 import { networkSpec } from "../egress/prepare.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -12,6 +13,7 @@ export function startSpec(session: SessionRow): StartSpec {
     no_sudo: session.no_sudo,
     network: networkSpec(session),
     ...(session.origin_snapshot_id !== null && { snapshot_id: session.origin_snapshot_id }),
+    ...guestAuthorityOf(session),
   };
 }
 

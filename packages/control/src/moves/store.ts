@@ -2,6 +2,7 @@
 import { sql, type UpdateObject } from "kysely";
 import { insertEntryOfMoved } from "../audit/columns.ts";
 import type { newRow } from "../audit/entry.ts";
+import { shredConnectionsOfMoved } from "../connections/columns.ts";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { insertEventOfMoved } from "../events/columns.ts";
@@ -44,7 +45,8 @@ export async function writeMove(
     .with("moved", () => update)
     .with("written", (within) => insertEventOfMoved(within, emitted.event))
     .with("audited", (within) => insertEntryOfMoved(within, emitted.entry));
-  if (move.endReason) statement = statement.with("shredded", deleteSealedOfMoved);
+  if (move.endReason)
+    statement = statement.with("shredded", deleteSealedOfMoved).with("unbound", shredConnectionsOfMoved);
   return await statement.selectFrom("moved").selectAll().executeTakeFirst();
 }
 

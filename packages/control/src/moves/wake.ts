@@ -5,6 +5,7 @@ import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import { findKeyCeiling } from "../access/store.ts";
+import { pushBeforeStart } from "../connections/push.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
@@ -64,8 +65,10 @@ export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<Sessi
   const machineId = nextMachineIdOf(op.session);
   let timings: CreateTiming;
   return await carryOut(deps, op, {
-    make: async (signal) =>
-      requireState("running", await deps.nodes.startMachine(machineId, wakeSpec(op.session), signal)),
+    make: async (signal) => {
+      await pushBeforeStart(deps, op.session);
+      return requireState("running", await deps.nodes.startMachine(machineId, wakeSpec(op.session), signal));
+    },
     commit: async (machine, elapsedMs) => {
       crashPoint("wake.started");
       timings = { place: 0, ...machine.timings, total: elapsedMs() };

@@ -4,9 +4,11 @@ import { randomId } from "@vivarium/kit/id";
 import { type Caller, theSystem } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { appendEntry } from "../audit/append.ts";
+import { hasActiveConnection } from "../connection-records/store.ts";
 import type { Queries } from "../db/pool.ts";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { untilStored } from "../db/retry.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -62,6 +64,7 @@ async function claimFork(
   { session, count, by }: { session: SessionRow; count: number; by: Caller },
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
   deps.startGate.requireOpen();
+  if (await hasActiveConnection(tx, session.id)) throw hasConnections();
   await takeSlots(deps, tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId, by }, tx);
@@ -83,6 +86,13 @@ async function claimFork(
     sealed.flatMap(({ values }) => values),
   );
   return { parent, children };
+}
+
+function hasConnections(): ApiError {
+  return new ApiError(
+    "conflict",
+    "the session has an active Connection, which a fork would share; revoke it, or wait until it has expired",
+  );
 }
 
 async function makeChildren(

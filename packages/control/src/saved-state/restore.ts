@@ -10,6 +10,7 @@ import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
+import { pushBeforeStart } from "../connections/push.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
@@ -97,8 +98,10 @@ async function replaceMachine(
     total: Math.round(performance.now() - startedAt),
   });
   return await carryOut(deps, op, {
-    make: async (signal) =>
-      requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal)),
+    make: async (signal) => {
+      await pushBeforeStart(deps, op.session);
+      return requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal));
+    },
     // Moves the row to the new machine. From here on a process that takes over settles the machines by the row.
     commit: (loaded) =>
       commitMove(deps, op, "restore", {
@@ -167,7 +170,10 @@ async function switchMachines(
       if (!isRefusal(error)) throw error;
       // The old machine is gone, so the checkpoint is loaded again.
       await deps.nodes.deleteMachine(machineId);
-      await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
+      await untilAnswered(op.signal, async (signal) => {
+        await pushBeforeStart(deps, op.session);
+        return await deps.nodes.startMachine(machineId, spec, signal);
+      });
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;

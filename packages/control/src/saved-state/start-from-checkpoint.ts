@@ -38,7 +38,7 @@ async function startSession(
   const session = await deps.db.transaction().execute(async (tx) => {
     const projectId = await resolveProject(tx, principal, request.project_id);
     const { start } = await startFrom(deps, tx, scopeOf(principal), request);
-    const settings = { ...settingsOf(request, projectId, start), ...provisionalLeaseColumns() };
+    const settings = { ...settingsOf(deps, request, projectId, start), ...provisionalLeaseColumns() };
     return await admitSession(deps, tx, principal, { settings, by });
   });
   const over = new AbortController();

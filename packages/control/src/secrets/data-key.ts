@@ -40,12 +40,21 @@ export async function rewrapped(keyring: Keyring, kek: Kek, owner: Owner & Wrapp
   return wrap(kek, owner, await openDataKey(keyring, owner));
 }
 
+/** Seals bytes for one place of the owner, which `what` names: they open for no other. */
+export function sealFor(key: Buffer, owner: Owner, what: string, bytes: Buffer): Buffer {
+  return sealBytes(key, valueContext(owner, what), bytes);
+}
+
+export function openFor(key: Buffer, owner: Owner, what: string, sealed: Buffer): Buffer {
+  return opened(owner, () => openSealed(key, valueContext(owner, what), sealed));
+}
+
 export function sealValues(key: Buffer, owner: Owner, kind: ValueKind, values: Values): Buffer {
-  return sealBytes(key, valueContext(owner, kind), Buffer.from(JSON.stringify(values)));
+  return sealFor(key, owner, kind, Buffer.from(JSON.stringify(values)));
 }
 
 export function openValues(key: Buffer, owner: Owner, kind: ValueKind, sealed: Buffer): Values {
-  return JSON.parse(opened(owner, () => openSealed(key, valueContext(owner, kind), sealed)).toString());
+  return JSON.parse(openFor(key, owner, kind, sealed).toString());
 }
 
 function wrap(kek: Kek, owner: Owner, key: Buffer): WrappedKey {
@@ -65,4 +74,4 @@ function opened(owner: Owner, open: () => Buffer): Buffer {
 }
 
 const wrapContext = ({ org_id: org, id }: Owner, kekId: string) => `dek|v1|${org}|${id}|${kekId}`;
-const valueContext = ({ org_id: org, id }: Owner, kind: ValueKind) => `v|1|${org}|${id}|${kind}`;
+const valueContext = ({ org_id: org, id }: Owner, what: string) => `v|1|${org}|${id}|${what}`;

@@ -32,31 +32,44 @@ export interface Sealable extends Owner {
 const isEmpty = (values: Values) => Object.keys(values).length === 0;
 const isSealed = (row: Sealable): row is Sealable & WrappedKey => row.data_key !== null;
 
-/** Columns of a new session, and its sealed values. Without a key-encryption key, secrets are refused and `env` is kept. */
+interface SealedVariables {
+  columns: Partial<WrappedKey> & { env: string | null };
+  values: SealedValue[];
+  /** The session's data key, if it has one. */
+  key?: Buffer;
+}
+
+/**
+ * Columns of a new session, and its sealed values. Without a key-encryption key, secrets and Connections are refused and `env`
+ * is kept.
+ */
 export function sealVariables(
   keyring: Keyring,
   owner: Owner,
   { env, secrets }: Variables,
-): { columns: Partial<WrappedKey> & { env: string | null }; values: SealedValue[] } {
+  { hasConnections = false } = {},
+): SealedVariables {
   const kek = keyring.current;
   if (!kek) {
-    if (!isEmpty(secrets)) throw noKey();
+    if (!isEmpty(secrets)) throw noKey("secrets");
+    if (hasConnections) throw noKey("connections");
     return { columns: { env: isEmpty(env) ? null : JSON.stringify(env) }, values: [] };
   }
-  if (isEmpty(env) && isEmpty(secrets)) return { columns: { env: null }, values: [] };
+  if (isEmpty(env) && isEmpty(secrets) && !hasConnections) return { columns: { env: null }, values: [] };
   const { key, wrapped } = newDataKey(kek, owner);
   const value = (kind: "env" | "secrets", values: Values, names: string[]) =>
     isEmpty(values)
       ? []
       : [{ session_id: owner.id, kind, names, sealed: sealValues(key, owner, kind, values) }];
   return {
+    key,
     columns: { ...wrapped, env: null },
     values: [...value("env", env, []), ...value("secrets", secrets, Object.keys(secrets).sort())],
   };
 }
 
-function noKey(): ApiError {
-  const message = "secrets: this server has no encryption key configured, so it keeps none";
+function noKey(field: string): ApiError {
+  const message = `${field}: this server has no encryption key configured, so it keeps none`;
   return new ApiError("unavailable", message, { retryAfterS: null });
 }
 

@@ -1,5 +1,6 @@
 /** Turns a session's row into its public record. Unset optional fields are left out. */
 import {
+  type ConnectionStatus,
   type EndReason,
   LIMITS,
   type PtyDetachPolicy,
@@ -9,6 +10,7 @@ import {
   type WireState,
 } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
+import { readShownConnections } from "../connection-records/status.ts";
 import { readShownVariables, type SecretDeps, type ShownVariables } from "../secrets/variables.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
 import { exposedPreviews } from "./preview-urls.ts";
@@ -17,6 +19,8 @@ import type { SessionRow } from "./store.ts";
 interface RecordParts {
   /** The part of the session's variables and secrets that the record shows. */
   variables: ShownVariables;
+  /** Absent if the session never had one. */
+  connections: ConnectionStatus[] | undefined;
   withTiming?: boolean;
 }
 
@@ -26,13 +30,28 @@ export async function recordOf(
   row: SessionRow,
   options: { withTiming?: boolean } = {},
 ): Promise<SessionRecord> {
-  const variablesOf = await readShownVariables(deps, [row]);
-  return toRecord(deps, row, { variables: variablesOf(row), ...options });
+  const partsOf = await readRecordParts(deps, [row]);
+  return toRecord(deps, row, { ...partsOf(row), ...options });
+}
+
+/** Reads what the records of these sessions show beside their rows. */
+export async function readRecordParts(
+  deps: SecretDeps & { log: Log },
+  rows: readonly SessionRow[],
+): Promise<(row: SessionRow) => RecordParts> {
+  const variablesOf = await readShownVariables(deps, rows);
+  const connectionsOf = await readShownConnections(deps.db, rows);
+  return (row) => ({ variables: variablesOf(row), connections: connectionsOf(row) });
 }
 
 export function toRecord(urls: PreviewUrls, row: SessionRow, parts: RecordParts): SessionRecord {
   if (row.state === "destroyed") return toEndedRecord(row);
-  const record = { ...toCurrentRecord(urls, row, row.state), ...parts.variables };
+  const { variables, connections } = parts;
+  const record = {
+    ...toCurrentRecord(urls, row, row.state),
+    ...variables,
+    ...(connections && { connections }),
+  };
   return parts.withTiming && row.timings ? { ...record, timing: row.timings } : record;
 }
 

@@ -4,10 +4,10 @@ import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
-import { readShownVariables, type SecretDeps } from "../secrets/variables.ts";
+import type { SecretDeps } from "../secrets/variables.ts";
 import { ListQuery, listSessions } from "./list.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
-import { toRecord, type UnflushedActivity, withActivity } from "./record.ts";
+import { readRecordParts, toRecord, type UnflushedActivity, withActivity } from "./record.ts";
 
 type ListDeps = PreviewUrls & SecretDeps & { log: Log; activity: UnflushedActivity };
 
@@ -30,10 +30,8 @@ export function addSessionRoutes(server: Server, deps: ListDeps): void {
         scopeOf(principalOf(request)),
         request.query,
       );
-      const variablesOf = await readShownVariables(deps, sessions);
-      const records = sessions.map((row) =>
-        toRecord(deps, withActivity(unflushed, row), { variables: variablesOf(row) }),
-      );
+      const partsOf = await readRecordParts(deps, sessions);
+      const records = sessions.map((row) => toRecord(deps, withActivity(unflushed, row), partsOf(row)));
       return { sessions: records, next_cursor: nextCursor };
     },
   );

@@ -6,6 +6,9 @@ import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
 import { type AuditDeps, appendEntry } from "../audit/append.ts";
+import { authorityColumns } from "../connections/authority.ts";
+import { insertAtCreate } from "../connections/bind.ts";
+import type { NewConnection } from "../connections/check.ts";
 import type { Queries } from "../db/pool.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -21,9 +24,27 @@ import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
 import { insertSession, type NewSession } from "./store.ts";
 
-type Chosen = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size" | "env" | "kek_id" | "data_key">;
+/** Columns that this file fills. */
+type Filled =
+  | "id"
+  | "org_id"
+  | "key_id"
+  | "state"
+  | "size"
+  | "env"
+  | "kek_id"
+  | "data_key"
+  | "bound_hosts"
+  | "ca_certificate"
+  | "ca_key";
+type Chosen = Omit<NewSession, Filled>;
 
-export type SessionSettings = Chosen & Variables & { size: Size };
+export type SessionSettings = Chosen &
+  Variables & {
+    size: Size;
+    /** Connections of the request, checked against the policy of the session. */
+    connections?: readonly NewConnection[];
+  };
 
 interface AdmitDeps extends AuditDeps, CeilingDeps {
   node: NodeState;
@@ -36,7 +57,10 @@ export async function admitSession(
   deps: AdmitDeps,
   tx: Queries,
   principal: Principal,
-  { settings: { env, secrets, ...settings }, by }: { settings: SessionSettings; by: Caller },
+  {
+    settings: { env, secrets, connections = [], ...settings },
+    by,
+  }: { settings: SessionSettings; by: Caller },
 ): Promise<SessionRow> {
   const { node, egressCaps, startGate, keyring } = deps;
   startGate.requireOpen();
@@ -53,13 +77,17 @@ export async function admitSession(
   const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
   const owner = { org_id: principal.orgId, id: randomId() };
   // Last, because errors of the request come before a key that the server lacks.
-  const { columns, values } = sealVariables(keyring, owner, { env, secrets });
+  const hasConnections = connections.length > 0;
+  const { columns, values, key } = sealVariables(keyring, owner, { env, secrets }, { hasConnections });
+  const hosts = connections.map(({ host }) => host);
   const row = await insertSession(tx, {
     provision_claimed_until: leaseFromNow(PROVISION_LEASE_MS),
     ...settings,
     ...columns,
+    ...(key && hasConnections && (await authorityColumns(key, owner, hosts))),
     ...owner,
-    may_hold_secrets: settings.may_hold_secrets || Object.keys(secrets).length > 0,
+    // An origin may hand out the credential of a Connection in a form that its guard does not know.
+    may_hold_secrets: settings.may_hold_secrets || Object.keys(secrets).length > 0 || hasConnections,
     egress_cap_bytes: capBytes,
     // The first machine has sent nothing yet, so its limit is the whole cap.
     egress_limit_bytes: capBytes,
@@ -68,9 +96,14 @@ export async function admitSession(
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
   await saveSealedValues(tx, values);
+  if (key && hasConnections) await insertAtCreate(tx, { session: row, key }, connections);
   const { id, template } = row;
   const checkpointId = settings.origin_checkpoint_id;
-  const meta = { template, ...(checkpointId && { checkpoint_id: checkpointId }) };
+  const meta = {
+    template,
+    ...(checkpointId && { checkpoint_id: checkpointId }),
+    ...(hasConnections && { connections: connections.map(({ name, host }) => ({ name, host })) }),
+  };
   await appendEntry(deps, tx, { by, action: "session.create", target: id, sessionId: id, meta });
   return row;
 }

@@ -47,7 +47,6 @@ function checkVariables({ env, secrets }: ParsedSessionCreate): void {
 /** Unsupported fields are refused: if they were ignored, the caller would rely on them. */
 function refuseUnsupportedFields(body: ParsedSessionCreate): void {
   const isSet: Record<string, boolean> = {
-    connections: (body.connections?.length ?? 0) > 0,
     artifacts: body.artifacts !== undefined,
   };
   const field = Object.keys(isSet).find((name) => isSet[name]);

@@ -3,6 +3,8 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
+import { checkConnections } from "../connections/check.ts";
+import type { StoredPolicy } from "../egress/entry.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { findAnySession, type SessionRow } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
@@ -61,7 +63,7 @@ async function admit(
     const projectId = await resolveProject(tx, principal, body.project_id);
     const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), checked);
     const session = await admitSession(deps, tx, principal, {
-      settings: settingsOf(body, projectId, start),
+      settings: settingsOf(deps, body, projectId, start),
       by,
     });
     if (refusal) throw refusal;
@@ -74,12 +76,19 @@ async function admit(
 type ChosenSettings = Omit<ParsedSessionCreate, "egress">;
 
 export function settingsOf(
+  { ownHosts }: Pick<StartDeps, "ownHosts">,
   body: ChosenSettings,
   projectId: string | null,
   start: StartSettings,
 ): SessionSettings {
   const secrets = body.secrets ?? {};
-  return { ...start, origin: "api", project_id: projectId, secrets, ...chosenOf(body) };
+  const { max_lifetime_ms: lifetimeMs } = body;
+  const connections = checkConnections(body.connections ?? [], {
+    policy: JSON.parse(start.egress) as StoredPolicy,
+    ownHosts,
+    remainingS: lifetimeMs ? Math.floor(lifetimeMs / 1000) : undefined,
+  });
+  return { ...start, origin: "api", project_id: projectId, secrets, connections, ...chosenOf(body) };
 }
 
 /** The settings that depend on the body alone, with their defaults. */

@@ -8,6 +8,7 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus } from "@vivarium/contract/node";
 import { repeatAfter, sleep } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { pushBeforeStart } from "../connections/push.ts";
 import { untilStored } from "../db/retry.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { PROVISION_LEASE_MS, renewProvisionClaim } from "../leases/provision-claim.ts";
@@ -24,7 +25,7 @@ const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;
 const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000} minutes`;
 
-type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "signals" | "auditKey" | "log" | "meter">;
+type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "keyring" | "signals" | "auditKey" | "log" | "meter">;
 
 export class Provisioner {
   readonly #deps: ProvisionDeps;
@@ -102,6 +103,7 @@ async function startWithin(
   while (!signal.aborted) {
     const placeMs = age();
     try {
+      await pushBeforeStart(deps, session);
       const machine = await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
       return { ...machine, placeMs };
     } catch (error) {

@@ -6,6 +6,7 @@
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { repeatAfter } from "@vivarium/kit/clock";
 import type { AuditDeps } from "../audit/append.ts";
+import { pushBeforeStart } from "../connections/push.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import {
@@ -72,7 +73,7 @@ export async function withProvisional<T>(
 
 /** Starts all machines in parallel. The first failure aborts the others. */
 export async function startTogether(
-  { nodes }: Pick<MoveDeps, "nodes">,
+  deps: Pick<MoveDeps, "db" | "nodes" | "keyring">,
   sessions: readonly SessionRow[],
   over: AbortSignal,
 ): Promise<StartedSession[]> {
@@ -80,7 +81,10 @@ export async function startTogether(
   const signal = AbortSignal.any([over, failed.signal, AbortSignal.timeout(LIMITS.provisionMs)]);
   const startedAt = performance.now();
   const starts = sessions.map(async (session) => {
-    const start = (one: AbortSignal) => nodes.startMachine(machineIdOf(session), startSpec(session), one);
+    const start = async (one: AbortSignal) => {
+      await pushBeforeStart(deps, session);
+      return await deps.nodes.startMachine(machineIdOf(session), startSpec(session), one);
+    };
     const machine = requireState("running", await untilAnswered(signal, start));
     const total = Math.round(performance.now() - startedAt);
     return { session, timings: { place: 0, ...machine.timings, total }, machine };

@@ -1,6 +1,8 @@
 /** The parts of the periodic work. Each may run in several processes at once, and may be interrupted anywhere. */
 
 import { deleteOldEntries } from "../audit/retention.ts";
+import { emitExpired } from "../connections/emit-expired.ts";
+import { keepLease } from "../connections/keep-lease.ts";
 import { emitDenials } from "../egress/denials.ts";
 import { deleteOldLines } from "../egress/log-store.ts";
 import { reconcileNetworks } from "../egress/reconcile-networks.ts";
@@ -62,6 +64,8 @@ export const TICK_PARTS: Parts = {
   "keep networks": reconcileNetworks,
   "keep caps of organisations": keepOrgCaps,
   "report denials": emitDenials,
+  "lease Connections": keepLease,
+  "report expired Connections": emitExpired,
   "push routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));

@@ -1,0 +1,38 @@
+/** Seals the credentials of Connections with their session's data key, each for its name and generation. */
+import type { InjectedHeader } from "@vivarium/contract/gateway";
+import { type Owner, openFor, sealFor } from "../secrets/data-key.ts";
+import type { NewConnection } from "./check.ts";
+import type { SealedConnection } from "./store.ts";
+
+const placeOf = ({ name, generation }: { name: string; generation: number }) =>
+  `connection|${generation}|${name}`;
+
+export function sealConnection(
+  key: Buffer,
+  owner: Owner,
+  { authType, headerName, secret, ttlS, ...rules }: NewConnection,
+  generation: number,
+): SealedConnection {
+  return {
+    ...rules,
+    auth_type: authType,
+    header_name: headerName,
+    generation,
+    ttl_s: ttlS,
+    sealed: sealFor(key, owner, placeOf({ name: rules.name, generation }), Buffer.from(secret)),
+  };
+}
+
+interface Sealed {
+  name: string;
+  generation: number;
+  auth_type: "bearer" | "header";
+  header_name: string;
+  sealed: Buffer;
+}
+
+export function openHeader(key: Buffer, owner: Owner, connection: Sealed): InjectedHeader {
+  const secret = openFor(key, owner, placeOf(connection), connection.sealed).toString();
+  const value = connection.auth_type === "bearer" ? `Bearer ${secret}` : secret;
+  return { name: connection.header_name, value };
+}

@@ -1,0 +1,165 @@
+/** SQL that writes Connections, and the columns of sessions that concern them. */
+import { sql } from "kysely";
+import { IS_EXPIRED } from "../connection-records/columns.ts";
+import type { ConnectionRow } from "../connection-records/store.ts";
+import type { Queries } from "../db/pool.ts";
+import type { SessionRow } from "../sessions/store.ts";
+
+/** A Connection of one generation, with its sealed credential. */
+export interface SealedConnection {
+  name: string;
+  host: string;
+  auth_type: "bearer" | "header";
+  header_name: string;
+  methods: string[];
+  paths: string[];
+  generation: number;
+  ttl_s: number;
+  sealed: Buffer;
+}
+
+const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => ${seconds})`;
+
+export async function insertConnections(
+  db: Queries,
+  sessionId: string,
+  connections: readonly SealedConnection[],
+): Promise<ConnectionRow[]> {
+  const rows = connections.map(({ ttl_s, ...columns }) => ({
+    session_id: sessionId,
+    ...columns,
+    expires_at: inSeconds(ttl_s),
+  }));
+  return await db.insertInto("connections").values(rows).returningAll().returning(IS_EXPIRED).execute();
+}
+
+/** Replaces all but name and host. Undefined if the Connection was revoked or replaced since `generation` was read. */
+export async function replaceConnectionRow(
+  db: Queries,
+  sessionId: string,
+  { name, host: _same, ttl_s, ...columns }: SealedConnection,
+): Promise<ConnectionRow | undefined> {
+  return await db
+    .updateTable("connections")
+    .set({
+      ...columns,
+      expires_at: inSeconds(ttl_s),
+      expiry_emitted: false,
+      reflections: 0,
+      suspended_at: null,
+    })
+    .where("session_id", "=", sessionId)
+    .where("name", "=", name)
+    .where("generation", "=", columns.generation - 1)
+    .where("revoked_at", "is", null)
+    .returningAll()
+    .returning(IS_EXPIRED)
+    .executeTakeFirst();
+}
+
+/** Deletes the credential. Undefined if the Connection was revoked before. */
+export async function revokeConnectionRow(
+  db: Queries,
+  sessionId: string,
+  name: string,
+): Promise<ConnectionRow | undefined> {
+  return await db
+    .updateTable("connections")
+    .set({ revoked_at: sql<Date>`now()`, sealed: null })
+    .where("session_id", "=", sessionId)
+    .where("name", "=", name)
+    .where("revoked_at", "is", null)
+    .returningAll()
+    .returning(IS_EXPIRED)
+    .executeTakeFirst();
+}
+
+/**
+ * Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. Hosts are only
+ * ever added: a revoked Connection keeps its host.
+ */
+export async function raiseVersion(
+  db: Queries,
+  sessionId: string,
+  { addHost }: { addHost?: string } = {},
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      connections_version: sql<number>`connections_version + 1`,
+      ...(addHost !== undefined && { bound_hosts: sql<string[]>`array_append(bound_hosts, ${addHost})` }),
+    })
+    .where("id", "=", sessionId)
+    .where("ca_key", "is not", null)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+/** Sessions with Connections that have a machine, or may have one by what is in progress. */
+export async function listBoundWithMachine(db: Queries): Promise<{ session_id: string; version: number }[]> {
+  return await db
+    .selectFrom("sessions")
+    .select(["id as session_id", "connections_version as version"])
+    .where("ca_key", "is not", null)
+    .where((eb) => eb.or([eb("state", "in", ["creating", "live"]), eb("op", "is not", null)]))
+    .execute();
+}
+
+/** Marks Connections that expired since the last call, and returns them. */
+export async function markExpired(db: Queries, limit: number): Promise<ConnectionRow[]> {
+  return await db
+    .updateTable("connections")
+    .set({ expiry_emitted: true })
+    .where(({ eb, refTuple, selectFrom }) =>
+      eb(
+        refTuple("session_id", "name"),
+        "in",
+        selectFrom("connections")
+          .select(["session_id", "name"])
+          .where("revoked_at", "is", null)
+          .where("expiry_emitted", "=", false)
+          .where(sql<boolean>`expires_at <= now()`)
+          .orderBy("session_id")
+          .orderBy("name")
+          .limit(limit)
+          .forUpdate()
+          .skipLocked()
+          .$asTuple("session_id", "name"),
+      ),
+    )
+    .returningAll()
+    .returning(IS_EXPIRED)
+    .execute();
+}
+
+/** The uses of one Connection in one report. */
+export interface Uses {
+  session_id: string;
+  name: string;
+  last_used_at: string | null;
+  reflections: number;
+}
+
+/** Adds uses, and suspends what reached `most` reflections. `added`: the reflections that this call added. */
+export async function addUses(
+  db: Queries,
+  uses: readonly Uses[],
+  most: number,
+): Promise<(ConnectionRow & { added: number })[]> {
+  const { rows } = await sql<ConnectionRow & { added: number }>`
+    update connections set
+      last_used_at = greatest(connections.last_used_at, used.last_used_at),
+      reflections = connections.reflections + used.reflections,
+      suspended_at = case
+        when connections.revoked_at is null and connections.reflections + used.reflections >= ${most}
+        then coalesce(connections.suspended_at, now()) end
+    from jsonb_to_recordset(${JSON.stringify(uses)}::jsonb) as used (
+      session_id text, name text, last_used_at timestamptz, reflections integer
+    )
+    where connections.session_id = used.session_id and connections.name = used.name
+    returning connections.*, connections.expires_at <= now() as is_expired, used.reflections as added`.execute(
+    db,
+  );
+  return rows;
+}
