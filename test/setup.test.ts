@@ -1,8 +1,17 @@
 /** How set-up reads its command line. It is stopped at its first step, by an unknown system. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
 const SETUP = join(import.meta.dirname, "../setup");
@@ -96,6 +105,26 @@ test("packages that cannot be installed are listed, each with the price of going
   expect(stdout).toContain("nftables: without it no machine gets a network\n");
   expect(stdout).toContain("rust: without it the guest agent cannot be built\n");
   expect(stdout).toContain("apt-get install nftables rustc cargo");
+});
+
+test("cargo builds a checkout anew after another one used the same target directory, and only then", () => {
+  const root = join(folder, "checkout");
+  const source = join(root, "guest/agent/src/main.rs");
+  mkdirSync(dirname(source), { recursive: true });
+  writeFileSync(source, "");
+  const script = `CACHE_DIR=$0; . scripts/setup/packages.sh; take_cargo_target "$1"`;
+  /** Whether the source counts as changed after this checkout has taken the target directory. */
+  const isTouched = (checkout: string) => {
+    utimesSync(source, 1, 1);
+    const { status } = spawnSync("bash", ["-euc", script, folder, checkout], {
+      cwd: join(import.meta.dirname, ".."),
+    });
+    expect(status).toBe(0);
+    return statSync(source).mtimeMs > 1_000;
+  };
+  const other = join(folder, "other");
+  mkdirSync(join(other, "guest"), { recursive: true });
+  expect([root, root, other, root].map(isTouched)).toEqual([true, false, false, true]);
 });
 
 test.each([[["--data-dir"]], [["--data-dir="]], [["--ca-bundle"]], [["--ca-bundle="]], [["--frob"]]])(

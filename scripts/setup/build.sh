@@ -30,6 +30,7 @@ build_agent() {
   [ ! -x "$AGENT_BINARY" ] || return 0
   cargo=$(find_cargo) || fail "no cargo $NEEDED_RUST was found" "one, to build the guest agent" "run ./setup as root without --client-only"
   progress "cargo build --release"
+  take_cargo_target "$PWD"
   (
     cd guest || exit
     # The cargo chosen and its rustc belong together, also when their names carry a version.

@@ -176,6 +176,16 @@ find_cargo() {
   return 1
 }
 
+# take_cargo_target ROOT: makes cargo build the crates of this checkout anew if another checkout used the cached target
+# directory last. Cargo compares times alone, so it would take older sources for those that it has built.
+take_cargo_target() {
+  local last=$CACHE_DIR/cargo-target/checkout
+  [ "$(cat "$last" 2>/dev/null)" != "$1" ] || return 0
+  find "$1/guest" -name '*.rs' -exec touch {} +
+  mkdir -p "$(dirname "$last")"
+  printf '%s\n' "$1" >"$last"
+}
+
 # rust_packages: prints rustc and cargo packages that are new enough: Debian 12 and Ubuntu name them differently.
 rust_packages() {
   local suffix version

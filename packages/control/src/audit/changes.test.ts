@@ -75,6 +75,21 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["deleteProject", "DELETE /v1/projects/:pid"],
   ["createApiKey", "POST /v1/api-keys", { name: "ci" }],
   ["revokeApiKey", "DELETE /v1/api-keys/:kid"],
+  [
+    "createConnection",
+    "POST /v1/sessions/:bound/connections",
+    {
+      name: "second",
+      origin: "https://two.example.com",
+      authentication: { type: "bearer", secret: "hunter3" },
+    },
+  ],
+  [
+    "replaceConnection",
+    "PUT /v1/sessions/:bound/connections/second",
+    { origin: "https://two.example.com", authentication: { type: "bearer", secret: "hunter4" } },
+  ],
+  ["revokeConnection", "DELETE /v1/sessions/:bound/connections/second"],
   ["mintToken", "POST /v1/sessions/:id/tokens", { ttl_seconds: 60 }],
   ["revokeToken", "DELETE /v1/sessions/:id/tokens/:hash"],
   ["exec", "POST /v1/sessions/:id/exec", { command: ["true"] }],
@@ -111,9 +126,18 @@ test("the table has every operation of the interface that is no read, and no oth
 
 test("each change of the interface leaves exactly one entry of its caller, and no secret", async () => {
   const { key_id: keyId } = (await control.ask("GET /v1/whoami")).body;
-  const ids: Record<string, string> = { id: await control.createLive() };
-  const secrets = ["hunter2", control.key];
-  const fill = (text: string) => text.replace(/:(id|cid|pid|kid|hash)\b/g, (_all, name) => ids[name] ?? "");
+  const connection = {
+    name: "first",
+    origin: "https://one.example.com",
+    authentication: { type: "bearer", secret: "hunter5" },
+  };
+  const ids: Record<string, string> = {
+    id: await control.createLive(),
+    bound: await control.createLive({ connections: [connection] }),
+  };
+  const secrets = ["hunter2", "hunter3", "hunter4", "hunter5", control.key];
+  const fill = (text: string) =>
+    text.replace(/:(id|bound|cid|pid|kid|hash)\b/g, (_all, name) => ids[name] ?? "");
   const requests: [operation: keyof typeof AUDIT_ACTIONS, requestId: string][] = [];
   for (const [operation, call, body] of CHANGES) {
     const filled = body && JSON.parse(fill(JSON.stringify(body)));

@@ -41,6 +41,11 @@ function fill(call: string, values: string | Record<string, string>): string {
   );
 }
 
+const CONNECTION = {
+  origin: "https://api.example.com",
+  authentication: { type: "bearer", secret: "s" },
+};
+
 /** Every endpoint that wants a credential, with a body that it would accept. */
 const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/org"],
@@ -67,6 +72,10 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/sessions/:id/egress"],
   ["POST /v1/sessions/:id/egress", { mode: "deny" }],
   ["GET /v1/sessions/:id/egress-log"],
+  ["GET /v1/sessions/:id/connections"],
+  ["POST /v1/sessions/:id/connections", { name: "api", ...CONNECTION }],
+  ["PUT /v1/sessions/:id/connections/:name", CONNECTION],
+  ["DELETE /v1/sessions/:id/connections/:name"],
   ["GET /v1/sessions/:id/tokens"],
   ["POST /v1/sessions/:id/tokens", { ttl_seconds: 60 }],
   ["DELETE /v1/sessions/:id/tokens/:hash"],

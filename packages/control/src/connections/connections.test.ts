@@ -1,0 +1,449 @@
+/** Connections of sessions: binding, replacing, revoking, what the node gets of them, and who inherits them. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterEach(() => control.destroyAll());
+afterAll(() => control.close());
+
+const connection = (more: object = {}) => ({
+  name: "api",
+  origin: "https://api.example.com",
+  authentication: { type: "bearer", secret: "canary-1" },
+  allow: { methods: ["get", "POST"], paths: ["/v1/*"] },
+  ...more,
+});
+const bearer = (secret: string) => ({ authentication: { type: "bearer", secret } });
+const bound = (more: object = {}, session: object = {}) =>
+  control.createLive({ connections: [connection(more)], ...session });
+const bind = (id: string, more: object = {}): Promise<Answer> =>
+  control.ask(`POST /v1/sessions/${id}/connections`, { body: connection(more) });
+const replace = (id: string, name: string, body: object): Promise<Answer> =>
+  control.ask(`PUT /v1/sessions/${id}/connections/${name}`, { body });
+const revoke = (id: string, name = "api"): Promise<Answer> =>
+  control.ask(`DELETE /v1/sessions/${id}/connections/${name}`);
+const list = async (id: string) => (await control.ask(`GET /v1/sessions/${id}/connections`)).body.connections;
+/** The Connections of a session that the node has. */
+const sent = (id: string) => control.node.connections.get(id);
+const eventsOf = async (id: string) => {
+  const { rows } = await control.sql.query(
+    "select type, data from events where session_id = $1 and type like 'connection.%' order by seq",
+    [id],
+  );
+  return rows.map(({ type, data }) => [type, data.name]);
+};
+const unique = (name: string) => ({ name, origin: `https://${name}.example.com` });
+
+describe("a create with Connections", () => {
+  test("has them, and an authority that its guest trusts, before it is live", async () => {
+    let atStart: unknown;
+    control.node.onStart = async (machineId) => {
+      atStart ??= sent(machineId.split("-", 1)[0] ?? "");
+    };
+    const id = await bound();
+    control.node.onStart = async () => {};
+    const record = (await control.ask(`GET /v1/sessions/${id}`)).body;
+    expect(record.connections).toEqual([
+      {
+        name: "api",
+        origin: "https://api.example.com",
+        state: "active",
+        auth_type: "bearer",
+        header_name: "Authorization",
+        allow: { methods: ["GET", "POST"], paths: ["/v1/*"] },
+        created_at: expect.stringMatching(/Z$/),
+        expires_at: expect.stringMatching(/Z$/),
+      },
+    ]);
+    expect(await list(id)).toEqual(record.connections);
+    expect(atStart).toMatchObject({
+      session_id: id,
+      version: 1,
+      connections: [
+        {
+          name: "api",
+          host: "api.example.com",
+          methods: ["GET", "POST"],
+          paths: ["/v1/*"],
+          header: { name: "Authorization", value: "Bearer canary-1" },
+          generation: 1,
+        },
+      ],
+      tombstones: [],
+    });
+    const spec = control.node.machines.get(`${id}-0`)?.spec;
+    expect(spec?.network?.bound_hosts).toEqual(["api.example.com"]);
+    expect(spec?.ca?.certificate_pem).toBe(sent(id)?.ca.certificate_pem);
+    expect(JSON.stringify(spec)).not.toContain("PRIVATE KEY");
+    expect(await eventsOf(id)).toEqual([["connection.created", "api"]]);
+  });
+
+  test("without any, a session has no authority, and its record no list", async () => {
+    const id = await control.createLive();
+    expect((await control.ask(`GET /v1/sessions/${id}`)).body).not.toHaveProperty("connections");
+    expect(await list(id)).toEqual([]);
+    expect(control.node.machines.get(`${id}-0`)?.spec).not.toHaveProperty("ca");
+    expect((await bind(id)).body.code).toBe("conflict");
+  });
+
+  test.each([
+    [{ origin: "http://api.example.com" }, "origin"],
+    [{ origin: "https://api.example.com:8443" }, "origin"],
+    [{ origin: "https://api.example.com/v1" }, "origin"],
+    [{ origin: "https://user@api.example.com" }, "origin"],
+    [{ origin: "https://*.example.com" }, "origin"],
+    [{ origin: "https://1.1.1.1" }, "origin"],
+    [{ origin: "https://2130706433" }, "origin"],
+    [{ origin: "https://[::1]" }, "origin"],
+    [{ origin: "https://api" }, "origin"],
+    [{ origin: "https://localhost" }, "origin"],
+    [{ name: "API" }, "name"],
+    [{ name: "" }, "name"],
+    [{ name: "a".repeat(64) }, "name"],
+    [{ extra: 1 }, "extra"],
+    [{ allow: { methods: ["GET"], path: ["/"] } }, "allow.path"],
+    [{ allow: { methods: ["TRACE"] } }, "allow.methods[0]"],
+    [{ allow: { methods: ["*"] } }, "allow.methods[0]"],
+    [{ allow: { paths: ["v1"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/a/../b"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/a%2fb"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/a?b"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/a//b"] } }, "allow.paths[0]"],
+    [{ authentication: { type: "bearer", secret: "" } }, "authentication.secret"],
+    [{ authentication: { type: "bearer", secret: " s" } }, "authentication.secret"],
+    [{ authentication: { type: "bearer", secret: "s\r\nX: y" } }, "authentication.secret"],
+    [{ authentication: { type: "bearer", secret: "s", header_name: "X-Key" } }, "authentication.header_name"],
+    [{ authentication: { type: "header", secret: "s" } }, "authentication.header_name"],
+    [{ authentication: { type: "header", secret: "s", header_name: "host" } }, "authentication.header_name"],
+    [
+      { authentication: { type: "header", secret: "s", header_name: "Sec-Fetch" } },
+      "authentication.header_name",
+    ],
+    [{ ttl_seconds: 0 }, "ttl_seconds"],
+    [{ ttl_seconds: 86_401 }, "ttl_seconds"],
+  ])("%j is 400, names the field, repeats no secret, and makes no session", async (more, field) => {
+    const before = control.node.machines.size;
+    const answer = await control.ask("POST /v1/sessions", { body: { connections: [connection(more)] } });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(
+      new RegExp(`^connections\\[0\\]\\.${field.replace(/[.[\]]/g, "\\$&")}`),
+    );
+    expect(answer.text).not.toContain("canary");
+    expect(control.node.machines.size).toBe(before);
+  });
+
+  test.each([
+    [[connection(), connection({ origin: "https://b.example.com" })], "connections[1].name"],
+    [[connection(), connection({ name: "b", origin: "https://API.example.com./" })], "connections[1].origin"],
+    [Array.from({ length: 17 }, (_, n) => connection(unique(`c${n}`))), "connections"],
+  ])("two of one name or origin, and a 17th, are 400", async (connections, field) => {
+    const answer = await control.ask("POST /v1/sessions", { body: { connections } });
+    expect([answer.status, answer.body.error.split(":")[0]]).toEqual([400, field]);
+  });
+
+  test("a policy that does not cover the origin on 443 refuses it; a wildcard and port 443 cover it", async () => {
+    const create = (allow: string[]) =>
+      control.ask("POST /v1/sessions", {
+        body: { connections: [connection()], egress: { mode: "deny", allow } },
+      });
+    for (const allow of [[], ["example.com"], ["api.example.com:80"], ["*.api.example.com"]])
+      expect((await create(allow)).body.error).toMatch(/^connections\[0\]\.origin: must be allowed/);
+    for (const allow of [["api.example.com"], ["*.example.com"], ["api.example.com:443"]])
+      expect((await create(allow)).status).toBe(200);
+  });
+
+  test("the time of a Connection is bounded by that of its session", async () => {
+    const leftOf = ({ expires_at, created_at }: { expires_at: string; created_at: string }) =>
+      Math.round((Date.parse(expires_at) - Date.parse(created_at)) / 1000);
+    expect(leftOf((await list(await bound()))[0])).toBe(3600);
+    expect(leftOf((await list(await bound({}, { max_lifetime_ms: 100_000 })))[0])).toBe(100);
+    expect(leftOf((await list(await bound({}, { max_lifetime_ms: 200_000_000 })))[0])).toBe(86_400);
+    const body = { connections: [connection({ ttl_seconds: 101 })], max_lifetime_ms: 100_000 };
+    expect((await control.ask("POST /v1/sessions", { body })).body.error).toMatch(
+      /^connections\[0\]\.ttl_seconds: must be at most 100/,
+    );
+  });
+
+  test("a run refuses Connections", async () => {
+    const body = { language: "python", code: "1", connections: [connection()] };
+    expect((await control.ask("POST /v1/sessions/exec", { body })).status).toBe(400);
+  });
+});
+
+test("a Connection that is bound later is on the node, with its host, when the call answers", async () => {
+  const id = await bound();
+  const answer = await bind(id, {
+    ...unique("two"),
+    authentication: { type: "header", secret: "canary-2", header_name: "X-Key" },
+  });
+  expect([answer.status, answer.body.header_name]).toEqual([201, "X-Key"]);
+  expect(sent(id)?.version).toBe(2);
+  expect(sent(id)?.connections[1]).toMatchObject({
+    name: "two",
+    header: { name: "X-Key", value: "canary-2" },
+  });
+  expect(control.node.networks.get(`${id}-0`)?.bound_hosts).toEqual(["api.example.com", "two.example.com"]);
+  expect((await list(id)).map(({ name }: { name: string }) => name)).toEqual(["api", "two"]);
+});
+
+test("a name, an origin or a seventeenth Connection that is taken is 409, also after it was revoked", async () => {
+  const id = await bound();
+  expect((await bind(id, { origin: "https://b.example.com" })).body.code).toBe("conflict");
+  expect((await bind(id, { name: "b" })).body.code).toBe("conflict");
+  await revoke(id);
+  expect((await bind(id, { origin: "https://b.example.com" })).body.code).toBe("conflict");
+  expect((await bind(id, { name: "b" })).body.code).toBe("conflict");
+  for (let n = 1; n < 16; n++) expect((await bind(id, unique(`c${n}`))).status).toBe(201);
+  expect((await bind(id, unique("c17"))).body.code).toBe("conflict");
+});
+
+test("many binds at once all count, each once", async () => {
+  const id = await bound();
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => bind(id, unique(`c${n % 10}`))));
+  expect(answers.map(({ status }) => status).toSorted()).toEqual([
+    ...Array(10).fill(201),
+    ...Array(10).fill(409),
+  ]);
+  expect(sent(id)?.connections).toHaveLength(11);
+});
+
+test("a replacement is used from the answer on, as a whole; name and origin stay", async () => {
+  const id = await bound();
+  const body = {
+    origin: "https://api.example.com/",
+    ...bearer("canary-new"),
+    allow: { methods: ["PUT"], paths: ["/"] },
+  };
+  const answer = await replace(id, "api", body);
+  expect([answer.status, answer.body.allow]).toEqual([200, { methods: ["PUT"], paths: ["/"] }]);
+  expect(sent(id)).toMatchObject({
+    version: 2,
+    connections: [{ generation: 2, methods: ["PUT"], header: { value: "Bearer canary-new" } }],
+  });
+  expect((await replace(id, "none", body)).status).toBe(404);
+  expect((await replace(id, "api", { ...body, name: "other" })).body.error).toMatch(/^name: must be api/);
+  expect((await replace(id, "api", { ...body, origin: "https://b.example.com" })).body.error).toMatch(
+    /^origin: must be https/,
+  );
+  expect((await replace(id, "api", { ...body, allow: undefined })).body.allow).toEqual({
+    methods: [],
+    paths: [],
+  });
+  expect(await eventsOf(id)).toEqual([
+    ["connection.created", "api"],
+    ["connection.replaced", "api"],
+    ["connection.replaced", "api"],
+  ]);
+});
+
+test("a revoked Connection has no credential any more, anywhere, and stays revoked", async () => {
+  const id = await bound();
+  expect((await revoke(id)).status).toBe(204);
+  expect(sent(id)).toMatchObject({
+    version: 2,
+    connections: [],
+    tombstones: [{ name: "api", host: "api.example.com", state: "revoked" }],
+  });
+  expect((await list(id))[0]).toMatchObject({ state: "revoked", revoked_at: expect.stringMatching(/Z$/) });
+  const { rows } = await control.sql.query("select sealed from connections where session_id = $1", [id]);
+  expect(rows).toEqual([{ sealed: null }]);
+  expect((await revoke(id)).status).toBe(204);
+  expect((await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") })).body.code).toBe(
+    "conflict",
+  );
+  expect((await revoke(id, "none")).status).toBe(404);
+  expect(await eventsOf(id)).toEqual([
+    ["connection.created", "api"],
+    ["connection.revoked", "api"],
+  ]);
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await control.ask(`POST /v1/sessions/${id}/resume`);
+  expect(sent(id)?.tombstones).toHaveLength(1);
+});
+
+test("a change that the node does not confirm is 503, is kept, and arrives with the next lease", async () => {
+  const id = await bound();
+  control.node.onConnections = async () => {
+    throw new control.node.Refusal("network_unconfirmed", "not now");
+  };
+  expect((await revoke(id)).body.code).toBe("session_node_unavailable");
+  expect((await list(id))[0].state).toBe("revoked");
+  expect(sent(id)?.connections).toHaveLength(1);
+  control.node.onConnections = async () => {};
+  await eventually(() => expect(sent(id)?.tombstones).toHaveLength(1));
+});
+
+test("a node that forgot everything gets it again", async () => {
+  const id = await bound();
+  control.node.connections.clear();
+  await eventually(() => expect(sent(id)?.connections).toHaveLength(1));
+});
+
+test("a paused session's Connections change without a wake, and the node has them when it runs again", async () => {
+  const id = await bound();
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await eventually(() => expect(sent(id)).toBe(undefined));
+  await replace(id, "api", { origin: "https://api.example.com", ...bearer("canary-3") });
+  await bind(id, unique("two"));
+  expect(sent(id)).toBe(undefined);
+  expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("paused");
+  await control.exec(id);
+  expect(sent(id)).toMatchObject({
+    connections: [{ header: { value: "Bearer canary-3" } }, { name: "two" }],
+  });
+  expect(control.node.machines.get(`${id}-1`)?.spec.network?.bound_hosts).toHaveLength(2);
+});
+
+test("an expired Connection is shown and sent as such, until it is replaced", async () => {
+  const id = await bound();
+  await control.sql.query(
+    "update connections set expires_at = now() - interval '1 second' where session_id = $1",
+    [id],
+  );
+  expect((await list(id))[0].state).toBe("expired");
+  await eventually(async () => expect(await eventsOf(id)).toContainEqual(["connection.expired", "api"]));
+  await bind(id, unique("two"));
+  expect(sent(id)?.tombstones).toEqual([{ name: "api", host: "api.example.com", state: "expired" }]);
+  const answer = await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+  expect(answer.body.state).toBe("active");
+  expect(sent(id)?.connections).toHaveLength(2);
+  expect((await eventsOf(id)).filter(([type]) => type === "connection.expired")).toHaveLength(1);
+});
+
+describe("what the gateway reports", () => {
+  const report = (id: string, reasons: string[]) => {
+    const { report: before } = control.node;
+    const entry = {
+      ...{ machine_id: `${id}-0`, at: new Date().toISOString(), kind: "connection", host: "api.example.com" },
+      ...{ port: 443, bytes_out: 1, bytes_in: 2, verdict: "allowed", connection: "api", method: "GET" },
+      ...{ path: "/v1/a", rule: 0, status: 200 },
+    } as const;
+    const entries = reasons.map((reason) => ({ ...entry, reason: reason as "connection_used" }));
+    control.node.report = { ...before, entries, cursor: `${before.cursor}x` };
+  };
+
+  test("is in the egress log, and in the time of the last use", async () => {
+    const id = await bound();
+    report(id, ["connection_used"]);
+    await eventually(async () => expect((await list(id))[0]).toHaveProperty("last_used_at"));
+    const { entries } = (await control.ask(`GET /v1/sessions/${id}/egress-log`)).body;
+    expect(entries).toMatchObject([
+      {
+        ...{ kind: "connection", connection: "api", method: "GET", path: "/v1/a", rule: 0, status: 200 },
+        ...{ decision: "allowed", reason: "connection_used" },
+      },
+    ]);
+  });
+
+  test("suspends a Connection after three answers with the credential, until it is replaced", async () => {
+    const id = await bound();
+    report(id, ["connection_reflected", "connection_reflected"]);
+    await eventually(async () => expect(await eventsOf(id)).toContainEqual(["connection.reflected", "api"]));
+    expect((await list(id))[0]).not.toHaveProperty("suspended");
+    report(id, ["connection_reflected"]);
+    await eventually(() => expect(sent(id)?.tombstones).toMatchObject([{ state: "suspended" }]));
+    expect((await list(id))[0]).toMatchObject({ state: "active", suspended: true });
+    expect(await eventsOf(id)).toContainEqual(["connection.suspended", "api"]);
+    await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+    expect((await list(id))[0]).not.toHaveProperty("suspended");
+    expect(sent(id)?.connections).toHaveLength(1);
+  });
+});
+
+describe("inheritance", () => {
+  test("a fork is 409 while a Connection is active; its children have none, and trust no authority", async () => {
+    const id = await bound();
+    expect((await control.ask(`POST /v1/sessions/${id}/fork`, { body: {} })).body.code).toBe("conflict");
+    await revoke(id);
+    const { body } = await control.ask(`POST /v1/sessions/${id}/fork`, { body: {} });
+    const [child] = body.children;
+    expect(await list(child.session_id)).toEqual([]);
+    const spec = control.node.machines.get(`${child.session_id}-0`)?.spec;
+    expect([spec?.ca, spec?.network?.bound_hosts]).toEqual([undefined, undefined]);
+  });
+
+  test("a session from a checkpoint has those of its request alone, with an authority of its own", async () => {
+    const id = await bound();
+    const { checkpoint_id: cid } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: {} }))
+      .body;
+    const start = (body: object) => control.ask(`POST /v1/checkpoints/${cid}/sessions`, { body });
+    const plain = (await start({})).body;
+    expect(plain).not.toHaveProperty("connections");
+    const own = (await start({ connections: [connection()] })).body.session_id;
+    expect(sent(own)?.ca.certificate_pem).not.toBe(sent(id)?.ca.certificate_pem);
+    expect(control.node.machines.get(`${own}-0`)?.spec.ca?.certificate_pem).toBe(
+      sent(own)?.ca.certificate_pem,
+    );
+  });
+
+  test("a restore in place keeps Connections as they are now", async () => {
+    const id = await bound();
+    const { checkpoint_id: cid } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: {} }))
+      .body;
+    await revoke(id);
+    await bind(id, unique("two"));
+    await control.ask(`POST /v1/sessions/${id}/restore`, { body: { checkpoint_id: cid } });
+    await eventually(() =>
+      expect(sent(id)).toMatchObject({ tombstones: [{ name: "api" }], connections: [{ name: "two" }] }),
+    );
+    expect(control.node.machines.get(`${id}-1`)?.spec.ca?.certificate_pem).toBe(sent(id)?.ca.certificate_pem);
+  });
+
+  test("a template is not made of such a session", async () => {
+    const id = await bound();
+    const answer = await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "mine" } });
+    expect(answer.body.code).toBe("conflict");
+  });
+});
+
+test("the end of a session destroys its credentials and the key of its authority", async () => {
+  const id = await bound();
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  const { rows } = await control.sql.query(
+    "select ca_key, data_key, sealed from sessions join connections on session_id = id where id = $1",
+    [id],
+  );
+  expect(rows).toEqual([{ ca_key: null, data_key: null, sealed: null }]);
+  await eventually(() => expect(sent(id)).toBe(undefined));
+});
+
+test("no row, event, audit entry or log line has a credential or the key of an authority in the clear", async () => {
+  const id = await bound();
+  await replace(id, "api", { origin: "https://api.example.com", ...bearer("canary-9") });
+  const tables = [
+    "sessions",
+    "connections",
+    "events",
+    "audit_log",
+    "sealed_values",
+    "egress_log",
+    "idempotency_keys",
+  ];
+  const found: string[] = [];
+  for (const table of tables) {
+    const { rows } = await control.sql.query(`select row_to_json(t)::text as text from ${table} t`);
+    for (const { text } of rows) if (/canary|PRIVATE KEY/.test(hexToText(text))) found.push(table);
+  }
+  expect(found).toEqual([]);
+  // Positive control: the same search finds the certificate, which is public.
+  const { rows } = await control.sql.query("select row_to_json(t)::text as text from sessions t");
+  expect(rows.some(({ text }) => text.includes("BEGIN CERTIFICATE"))).toBe(true);
+});
+
+/** The text with the content of its bytea columns. */
+function hexToText(text: string): string {
+  return text.replace(/\\\\x([0-9a-f]*)/g, (_all, hex) => Buffer.from(hex, "hex").toString("latin1"));
+}
+
+test("a server without an encryption key answers 503, and makes nothing", async () => {
+  const other = await startControl({ kekSource: undefined });
+  try {
+    const answer = await other.ask("POST /v1/sessions", { body: { connections: [connection()] } });
+    expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
+  } finally {
+    await other.close();
+  }
+});
