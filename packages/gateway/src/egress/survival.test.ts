@@ -1,5 +1,6 @@
 /** The gateway keeps serving others, whatever guests and servers do to their connections; an exception fails the run. */
 import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -31,7 +32,12 @@ const outside = new TestServer((_, socket) => {
   answers[turn % answers.length]?.();
 });
 
+/** How long the kernel keeps the end of a guest that is gone without a word. A minute by default, which would be waited for. */
+const KEPT_FOR = "/proc/sys/net/ipv4/tcp_fin_timeout";
+const keptForBefore = readFileSync(KEPT_FOR);
+
 beforeAll(async () => {
+  writeFileSync(KEPT_FOR, "5");
   const port = await outside.start(`${PREFIX}.80`);
   world = await startWorld(PREFIX, { http: port, tls: port });
   world.names.script = (name) => [a(name, `${PREFIX}.80`)];
@@ -39,6 +45,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
+  writeFileSync(KEPT_FOR, keptForBefore);
   outside.server.close();
   await world.close();
 });
@@ -58,7 +65,7 @@ const messages: [number, string | Buffer][] = [
   [GATEWAY_PORTS.dns, Buffer.from([0, 5, 1, 2, 3])],
 ];
 
-// A guest that is gone without a word after its end is noticed by keep-alive, after a minute; the server does not read.
+// A guest that is gone without a word after its end is noticed once the kernel has forgotten it; the server does not read.
 test("connections that break on either side at any time end alone, and nothing is left of them", {
   timeout: 150_000,
 }, async () => {
