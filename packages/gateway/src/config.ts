@@ -1,4 +1,6 @@
 /** Reads the gateway's configuration from environment variables. */
+import { X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { PreviewsConfig } from "./previews/start.ts";
 import { compileProxies } from "./previews/trusted-proxies.ts";
@@ -10,6 +12,8 @@ export interface GatewayConfig {
   user: string;
   logLevel: string;
   isSupervised: boolean;
+  /** Certificates of authorities, as PEM, that origins of Connections are verified with beside those of the host. */
+  connectionRoots: string[];
   previews: PreviewsConfig;
 }
 
@@ -20,8 +24,34 @@ export function readConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     user: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
     logLevel: env.VIV_LOG_LEVEL ?? "info",
     isSupervised: env.VIV_SUPERVISED === "1",
+    connectionRoots: readRoots(env.VIV_CONNECTION_ROOTS),
     previews: readPreviewsConfig(env),
   };
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+
+/** Reads the file at the start, which refuses a wrong one: a gateway that runs without it would refuse all its origins. */
+function readRoots(file: string | undefined): string[] {
+  if (!file) return [];
+  const wrong = `VIV_CONNECTION_ROOTS names ${file}`;
+  let text: string;
+  try {
+    text = readFileSync(path.resolve(file), "utf8");
+  } catch (cause) {
+    throw new Error(`${wrong}, which cannot be read; expected a file of certificates in PEM`, { cause });
+  }
+  const certificates = text.match(CERTIFICATE) ?? [];
+  try {
+    for (const certificate of certificates) new X509Certificate(certificate);
+  } catch (cause) {
+    throw new Error(`${wrong}, of which a certificate cannot be read; expected certificates in PEM`, {
+      cause,
+    });
+  }
+  if (certificates.length === 0)
+    throw new Error(`${wrong}, which has no certificate; expected certificates in PEM`);
+  return [...certificates];
 }
 
 function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {

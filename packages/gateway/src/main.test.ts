@@ -1,12 +1,13 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, get, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { makeAuthority } from "@vivarium/kit/certificates";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../test-support/in-time.ts";
 import { readConfig } from "./config.ts";
@@ -136,6 +137,7 @@ describe("the configuration", () => {
       user: "vivarium-gateway",
       logLevel: "info",
       isSupervised: false,
+      connectionRoots: [],
       previews: { listen: { host: "127.0.0.1", port: 7401 }, nodeDomain: "localhost", secure: false },
     });
   });
@@ -165,6 +167,14 @@ describe("the configuration", () => {
     expect(readConfig({ VIV_INGRESS_TRUSTED_PROXIES: "" }).previews.trustedProxies).toBeUndefined();
   });
 
+  test("has the certificates of a file of authorities", async () => {
+    const authority = await makeAuthority({ name: "ours", notAfter: new Date(Date.now() + 60_000) });
+    const file = path.join(folder, "roots.pem");
+    await writeFile(file, `# ours\n${authority.certificatePem}${authority.certificatePem}`);
+    const roots = readConfig({ VIV_CONNECTION_ROOTS: file }).connectionRoots;
+    expect(roots.map((pem) => pem.trim())).toEqual(Array(2).fill(authority.certificatePem.trim()));
+  });
+
   test("names an authority that makes the certificate", () => {
     const env = {
       ...{ VIV_INGRESS_TLS_CERT: "/c.pem", VIV_INGRESS_TLS_KEY: "/k.pem" },
@@ -183,6 +193,11 @@ describe("the configuration", () => {
     [{ VIV_INGRESS_TLS_CERT: "/c.pem" }, /VIV_INGRESS_TLS_KEY/],
     [{ VIV_INGRESS_PUBLIC_PORT: "x" }, /VIV_INGRESS_PUBLIC_PORT/],
     [{ VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir" }, /VIV_INGRESS_TLS_CERT/],
+    [
+      { VIV_CONNECTION_ROOTS: "/nowhere.pem" },
+      /VIV_CONNECTION_ROOTS names \/nowhere.pem, which cannot be read/,
+    ],
+    [{ VIV_CONNECTION_ROOTS: "/etc/hostname" }, /VIV_CONNECTION_ROOTS .* no certificate/],
     [{ VIV_INGRESS_TRUSTED_PROXIES: "10.0.0.5,proxy" }, /VIV_INGRESS_TRUSTED_PROXIES: "proxy" is no address/],
     [
       { VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir", VIV_INGRESS_TLS_CERT: "/c", VIV_INGRESS_TLS_KEY: "/k" },

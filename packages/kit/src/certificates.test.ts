@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { connect, createServer } from "node:tls";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, test } from "vitest";
-import { type KeyPair, makeAuthority, signServer } from "./certificates.ts";
+import { type KeyPair, makeAuthority, signServer, subjectHash } from "./certificates.ts";
 
 const HOUR_MS = 3_600_000;
 const LONG = `${"a".repeat(60)}.${"b".repeat(60)}.example`;
@@ -85,3 +85,13 @@ describe("a server certificate", () => {
     expect(end).toEqual(new X509Certificate(authority.certificatePem).validToDate);
   });
 });
+
+test.each(["test authority", "vivarium session 0Abc9", "A", "x".repeat(64)])(
+  "the hash of an authority's name is that of OpenSSL: %s",
+  async (name) => {
+    const { certificatePem } = await makeAuthority({ name, notAfter: new Date(Date.now() + HOUR_MS) });
+    const openssl = promisify(execFile)("openssl", ["x509", "-noout", "-subject_hash"]);
+    openssl.child.stdin?.end(certificatePem);
+    expect(subjectHash(name)).toBe((await openssl).stdout.trim());
+  },
+);

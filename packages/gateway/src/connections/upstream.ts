@@ -55,9 +55,9 @@ export const MAX_INTERIM = 16;
 export const MAX_ANSWER_HEADER_BYTES = 64 * 1024;
 
 /** Trusts the host's certificate store; the one that comes with Node.js if the host has none. */
-export function systemRoots(): SecureContext {
+export function systemRoots(more: readonly string[] = []): SecureContext {
   const system = getCACertificates("system");
-  const ca = system.length > 0 ? system : getCACertificates("bundled");
+  const ca = [...(system.length > 0 ? system : getCACertificates("bundled")), ...more];
   return createSecureContext({ ca, minVersion: "TLSv1.2" });
 }
 

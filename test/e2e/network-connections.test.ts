@@ -1,0 +1,291 @@
+/**
+ * Connections on real machines: programs use a credential with nothing configured, the origin's own log has it, and neither
+ * the guest nor the service's files do. Revoked means revoked, also after pauses and kills.
+ */
+import { spawn } from "node:child_process";
+import { closeSync, openSync, readFileSync, readSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { text as textOf } from "node:stream/consumers";
+import { Client } from "@vivarium/sdk";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { descendantsOf } from "../support/host-processes.ts";
+import { type Service, startService } from "../support/service.ts";
+import { PUBLIC } from "../support/world/addresses.ts";
+import { CA_FILE, Guest } from "../support/world/guest.ts";
+import { type Network, startNetwork } from "../support/world/network.ts";
+
+const API = "api.example.com";
+const KEYED = "keyed.example.com";
+const OTHER = "other.example.com";
+const CANARY = `canary-${Math.random().toString(36).slice(2)}`;
+const allow = { methods: ["GET", "POST"], paths: ["/", "/stream", "/v1/*", "/redirect", "/echo"] };
+const API_CONNECTION = {
+  name: "api",
+  origin: `https://${API}`,
+  authentication: { type: "bearer" as const, secret: CANARY },
+  allow,
+};
+
+let network: Network;
+let service: Service;
+let client: Client;
+let folder: string;
+let guest: Guest;
+
+beforeAll(async () => {
+  network = await startNetwork();
+  await network.world.say({
+    "*.example.com": { a: [PUBLIC.allowed] },
+    [OTHER]: { a: [PUBLIC.second] },
+  });
+  folder = await mkdtemp(path.join(tmpdir(), "viv-connections-"));
+  const roots = path.join(folder, "roots.pem");
+  await writeFile(roots, network.world.ca);
+  service = await startService({ env: { VIV_RESOLVERS: PUBLIC.resolver, VIV_CONNECTION_ROOTS: roots } });
+  client = new Client({ url: service.facts.url, apiKey: service.facts.apiKey, retries: 0 });
+  const { session_id } = await client.sessions.create({
+    connections: [
+      API_CONNECTION,
+      {
+        name: "keyed",
+        origin: `https://${KEYED}`,
+        authentication: { type: "header", secret: CANARY, header_name: "X-Api-Key" },
+        allow,
+      },
+    ],
+  });
+  await client.sessions.waitUntilLive(session_id);
+  guest = new Guest(client, session_id);
+  await guest.equip(network.world.ca);
+});
+afterAll(async () => {
+  if (guest) await client.sessions.delete(guest.id).catch(() => {});
+  await service?.stop();
+  if (folder) await rm(folder, { recursive: true });
+  await network?.close();
+});
+beforeEach(async () => {
+  await network.world.forget();
+});
+
+/** Requests that arrived in the world: `METHOD host-header url`, with the value of a header. */
+async function arrived(header = "authorization") {
+  const events = await network.world.take();
+  return events.flatMap((event) => {
+    if (event.kind !== "request") return [];
+    const value = (name: string) =>
+      event.headers[event.headers.findIndex((one, at) => at % 2 === 0 && one.toLowerCase() === name) + 1];
+    const isThere = event.headers.some((one, at) => at % 2 === 0 && one.toLowerCase() === header);
+    return [[`${event.method} ${value("host")} ${event.url}`, isThere ? value(header) : undefined]];
+  });
+}
+
+describe("with nothing configured", () => {
+  test.each([
+    ["curl", `curl -sS -m 30 https://${API}/`],
+    ["curl with HTTP/2", `curl -sS -m 30 --http2 https://${API}/`],
+    ["curl in a shell without environment", `env -i curl -sS -m 30 https://${API}/`],
+    [
+      "wget",
+      `python3 -c 'import urllib.request as u; print(u.urlopen("https://${API}/", timeout=30).read())'`,
+    ],
+    [
+      "requests",
+      `python3 -c 'import pip._vendor.requests as r; print(r.get("https://${API}/", timeout=30).text)'`,
+    ],
+    ["fetch of Node.js", `node -e 'fetch("https://${API}/").then((r) => r.text()).then(console.log)'`],
+    ["fetch of Bun", `bun -e 'console.log(await (await fetch("https://${API}/")).text())'`],
+  ])("%s gets its answer, and the origin the credential", async (_client, script) => {
+    const { code, text } = await guest.tries(script);
+    expect([code, text]).toEqual([0, expect.stringContaining(`hello from ${API}`)]);
+    expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}`]]);
+  });
+
+  test("a header of the caller's choice carries the bare secret, and the guest's own copy is dropped", async () => {
+    expect(await guest.run(`curl -sS -m 30 -H 'x-api-key: mine' https://${KEYED}/v1/a`)).toContain(
+      "not here",
+    );
+    expect(await arrived("x-api-key")).toEqual([[`GET ${KEYED} /v1/a`, CANARY]]);
+  });
+});
+
+describe("gets nothing:", () => {
+  const curl = (args: string) => `curl -sS -m 30 --cacert ${CA_FILE} ${args}`;
+  test.each([
+    ["another method", `-X DELETE https://${API}/v1/a`, "connection_rule_denied"],
+    ["another path", `https://${API}/v2`, "connection_rule_denied"],
+    ["dot segments", `--path-as-is https://${API}/v1/../v2`, "connection_request_invalid"],
+    ["another Host", `-H 'Host: ${OTHER}' https://${API}/`, "connection_request_invalid"],
+  ])("%s, and nothing of it leaves", async (_what, args, refusal) => {
+    // The session's own authority is in the bundle, which --cacert would replace.
+    expect(await guest.run(curl(args).replace(`--cacert ${CA_FILE}`, ""))).toContain(refusal);
+    expect(await arrived()).toEqual([]);
+  });
+
+  test("a second origin, the target of a redirect and plain HTTP", async () => {
+    expect(await guest.run(curl(`https://${OTHER}/`))).toContain(`hello from ${OTHER}`);
+    expect(await guest.run(curl(`http://${API}/`))).toContain(`hello from ${API}`);
+    const both = `cat ${CA_FILE} "$SSL_CERT_FILE" > /tmp/both; curl -sSL -m 30 --cacert /tmp/both 'https://${API}/redirect?to=https://${OTHER}/'`;
+    expect(await guest.run(both)).toContain(`hello from ${OTHER}`);
+    expect(await arrived()).toEqual([
+      [`GET ${OTHER} /`, undefined],
+      [`GET ${API} /`, undefined],
+      [`GET ${API} /redirect?to=https://${OTHER}/`, `Bearer ${CANARY}`],
+      [`GET ${OTHER} /`, undefined],
+    ]);
+  });
+
+  test("a server of the guest's choice at the origin's name: the gateway resolves the name itself", async () => {
+    expect(await guest.run(`curl -sS -m 30 --resolve ${API}:443:${PUBLIC.second} https://${API}/`)).toContain(
+      API,
+    );
+    const sni = (await network.world.take()).filter(({ kind }) => kind === "sni");
+    expect(sni).toEqual([{ kind: "sni", host: PUBLIC.allowed, name: API }]);
+  });
+});
+
+test("an answer that repeats the credential is cut before it", async () => {
+  const { text } = await guest.tries(`curl -sS -m 30 https://${API}/echo`);
+  expect(text).not.toContain(CANARY);
+  expect(await arrived()).toEqual([[`GET ${API} /echo`, `Bearer ${CANARY}`]]);
+  await eventually(async () => {
+    const { entries } = await log("connection_reflected");
+    expect(entries).toMatchObject([{ connection: "api", path: "/echo" }]);
+  });
+});
+
+test("each request is in the egress log, without its query and without values", async () => {
+  await guest.run(`curl -sS -m 30 'https://${API}/v1/a?token=hidden'`);
+  await eventually(async () => {
+    const { entries } = await log("connection_used");
+    expect(entries[0]).toMatchObject({
+      ...{ kind: "connection", host: API, port: 443, method: "GET", path: "/v1/a", connection: "api" },
+      ...{ rule: 2, status: 404, decision: "allowed" },
+    });
+    expect(JSON.stringify(entries)).not.toMatch(/hidden|canary/);
+  });
+});
+
+async function log(reason: string) {
+  const answer = await fetch(`${service.facts.url}/v1/sessions/${guest.id}/egress-log?host=${API}`, {
+    headers: { authorization: `Bearer ${service.facts.apiKey}` },
+  });
+  const { entries } = (await answer.json()) as { entries: { reason: string }[] };
+  return { entries: entries.filter((entry) => entry.reason === reason) };
+}
+
+test("the credential is in the gateway's memory, and in no guest, file, argument or environment", async () => {
+  await guest.run(`curl -sS -m 30 https://${API}/`);
+  const everywhere = `grep -rlaF ${CANARY.slice(0, -1)}[${CANARY.slice(-1)}] /etc /tmp /run /workspace /home /var /proc/[0-9]*/environ 2>/dev/null || true`;
+  expect(await guest.run(everywhere.replace("-rlaF", "-rla"))).toBe("");
+  const { dataDir, logFile, pid: servicePid } = service.facts;
+  const grep = spawn("grep", ["-raoFf", "-", dataDir, logFile], { stdio: ["pipe", "pipe", "ignore"] });
+  grep.stdin.end(CANARY);
+  expect(await textOf(grep.stdout)).toBe("");
+  const processes = descendantsOf(servicePid);
+  const holders = processes.filter(({ pid }) => holdsCanary(pid)).map(({ argv }) => argv.join(" "));
+  expect(holders.filter((argv) => argv.includes("qemu"))).toEqual([]);
+  // Positive control: the search finds the credential where it has to be.
+  expect(holders.some((argv) => argv.includes("gateway"))).toBe(true);
+  for (const one of processes)
+    for (const name of ["cmdline", "environ"]) expect(readOf(one.pid, name)).not.toContain(CANARY);
+});
+
+test("after a pause, after kills of gateway and node, it works again; a change meanwhile counts", async () => {
+  await client.sessions.pause(guest.id);
+  await client.session(guest.id).connections.replace("api", {
+    origin: `https://${API}`,
+    authentication: { type: "bearer", secret: `${CANARY}-2` },
+    allow,
+  });
+  await guest.run(`curl -sS -m 30 https://${API}/`);
+  expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}-2`]]);
+  for (const part of ["gateway", "node"]) {
+    killPart(part);
+    await eventually(async () => {
+      await network.world.forget();
+      expect(await guest.run(`curl -sS -m 30 https://${API}/ || true`)).toContain(`hello from ${API}`);
+      expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}-2`]]);
+    }, 60_000);
+  }
+});
+
+test("a revoked Connection ends its open answer, and refuses for good: after a wake and kills as well", async () => {
+  await guest.start(
+    "streams",
+    `curl -sSN -m 600 https://${API}/stream > /tmp/stream; echo ended >> /tmp/stream`,
+  );
+  await eventually(async () => expect(await guest.run("tail -n 1 /tmp/stream")).toContain("tick"));
+  await client.session(guest.id).connections.revoke("api");
+  await eventually(async () => expect(await guest.run("tail -n 1 /tmp/stream")).toContain("ended"));
+  const refused = async () => {
+    await network.world.forget();
+    // Cut or refused, but never sent.
+    await guest.tries(`curl -sS -m 30 https://${API}/`);
+    expect(await arrived()).toEqual([]);
+  };
+  expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked");
+  for (const part of ["gateway", "node", "control"]) {
+    killPart(part);
+    await refused();
+  }
+  await eventually(async () => await client.sessions.pause(guest.id), 60_000);
+  await refused();
+  await eventually(async () =>
+    expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked"),
+  );
+  // Positive control: another Connection of the session still works.
+  expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
+});
+
+function killPart(part: string): void {
+  const found = descendantsOf(service.facts.pid).filter(({ argv }) =>
+    argv.some((argument) => argument.includes(`packages/${part}/src/main.ts`)),
+  );
+  expect(found.length).toBeGreaterThan(0);
+  for (const { pid } of found) process.kill(pid, "SIGKILL");
+}
+
+function readOf(pid: number, name: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${name}`, "utf8");
+  } catch {
+    // It has ended.
+    return "";
+  }
+}
+
+/** Whether the writable memory of a process contains the credential. */
+function holdsCanary(pid: number): boolean {
+  return readOf(pid, "maps")
+    .split("\n")
+    .some((line) => {
+      const [, from = "0", to = "0"] = /^([0-9a-f]+)-([0-9a-f]+) rw/.exec(line) ?? [];
+      return isIn(pid, Number.parseInt(from, 16), Number.parseInt(to, 16));
+    });
+}
+
+const BLOCK = 64 * 1024 * 1024;
+
+function isIn(pid: number, from: number, to: number): boolean {
+  if (from === to) return false;
+  try {
+    const file = openSync(`/proc/${pid}/mem`, "r");
+    try {
+      const bytes = Buffer.alloc(Math.min(BLOCK, to - from));
+      // Blocks overlap, so that a credential on the border of two is found.
+      for (let at = from; at < to; at += BLOCK - CANARY.length) {
+        const read = readSync(file, bytes, 0, Math.min(bytes.length, to - at), at);
+        if (bytes.subarray(0, read).includes(CANARY)) return true;
+      }
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    // Some mappings cannot be read.
+  }
+  return false;
+}
