@@ -8,6 +8,7 @@ import type {
 } from "@vivarium/contract/api";
 import { Audit } from "./audit.ts";
 import { Checkpoints } from "./checkpoints.ts";
+import { Connections } from "./connections.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
 import { Keys, Projects } from "./keys.ts";
@@ -52,6 +53,8 @@ export class Client {
   readonly checkpoints: Checkpoints;
   /** Saved starting points of new sessions. */
   readonly templates: Templates;
+  /** Credentials that the service adds to requests of sessions. */
+  readonly connections: Connections;
   /** Settings for all sessions of the organisation. */
   readonly org: Org;
   /** The whole installation, for the operator's key. */
@@ -77,6 +80,7 @@ export class Client {
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
     this.templates = new Templates(this.#transport);
+    this.connections = new Connections(this.#transport);
     this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);
     this.operator = new Operator(this.#transport);

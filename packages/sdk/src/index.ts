@@ -14,6 +14,10 @@ export type {
   CheckpointCreate,
   CheckpointList,
   CheckpointStart,
+  ConnectionCreate,
+  ConnectionList,
+  ConnectionReplace,
+  ConnectionStatus as Connection,
   EgressCap,
   EgressLogEntry,
   EgressPolicy,
@@ -62,6 +66,7 @@ export type { Audit, AuditFilter, AuditVerdict, VerifyOptions } from "./audit.ts
 export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
 export type { CodeError, CodeExecution, CodeResult } from "./code/code-result.ts";
+export type { Connections, SessionConnections } from "./connections.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
 export type { EventFilter, Events } from "./events.ts";
 export type { ExecEvent } from "./exec.ts";

@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 import type { ExecRequest, ExecResult, Exposed } from "@vivarium/contract/api";
 import { CodeContext, type CodeContextOptions, type RunCodeOptions } from "./code/code-context.ts";
 import type { CodeExecution } from "./code/code-result.ts";
+import { SessionConnections } from "./connections.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { Files } from "./files/files.ts";
 import { Cap } from "./network/cap.ts";
@@ -41,6 +42,8 @@ export class Session {
   readonly egress: Egress;
   /** Credentials for this session alone. */
   readonly tokens: Tokens;
+  /** Credentials that the service adds to the session's requests. */
+  readonly connections: SessionConnections;
   /** Daily egress cap of the session. */
   readonly cap: Cap;
   readonly #transport: Transport;
@@ -53,6 +56,7 @@ export class Session {
     this.processes = new Processes(transport, id);
     this.egress = new Egress(transport, id);
     this.cap = new Cap(transport, id);
+    this.connections = new SessionConnections(transport, id);
     this.tokens = new Tokens(transport, id);
   }
 
