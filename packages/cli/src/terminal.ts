@@ -1,5 +1,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { Writable } from "node:stream";
+import { Interrupted } from "./service/interrupt.ts";
 
 /** The terminal of a verb: results go to `out`, messages for the human to `note`. */
 export interface Terminal {
@@ -13,6 +15,8 @@ export interface Terminal {
   readonly canAsk: boolean;
   /** Asks a question; resolves to the answer, empty without one. */
   ask(question: string): Promise<string>;
+  /** Asks for a secret: as `ask`, but the answer is not shown. */
+  askHidden(question: string): Promise<string>;
   /** Writes raw bytes of a program's output; resolves when the reader can take more. */
   write(stream: "stdout" | "stderr", data: Uint8Array): Promise<void>;
 }
@@ -29,6 +33,26 @@ export const processTerminal: Terminal = {
     process.stderr.write("\n");
     return "";
   },
+  askHidden: (question) =>
+    new Promise((resolve, reject) => {
+      const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+      // In this order: the terminal would show keys that are pressed before the interface has switched its echo off.
+      const lines = createInterface({ input: process.stdin, output, terminal: true, historySize: 0 });
+      process.stderr.write(question);
+      lines.once("line", (line) => {
+        resolve(line);
+        lines.close();
+      });
+      // Without the terminal's signals, Ctrl-C is a key like any other.
+      lines.once("SIGINT", () => {
+        reject(new Interrupted("SIGINT"));
+        lines.close();
+      });
+      lines.once("close", () => {
+        process.stderr.write("\n");
+        resolve("");
+      });
+    }),
   write: async (stream, data) => {
     if (!process[stream].write(data)) await once(process[stream], "drain");
   },

@@ -88,6 +88,10 @@ export async function viv(
       printed.err += `${question}\n`;
       return screen.answer ?? "";
     },
+    askHidden: async (question: string) => {
+      printed.err += `${question}\n`;
+      return screen.answer ?? "";
+    },
     write: async (stream: "stdout" | "stderr", data: Uint8Array) => {
       printed[stream === "stdout" ? "out" : "err"] += Buffer.from(data).toString();
     },

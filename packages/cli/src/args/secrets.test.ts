@@ -27,8 +27,11 @@ test("values come from the environment and from files, without the line end of a
 });
 
 test("a value on the command line is refused, and not repeated", () => {
-  expect(() => collectSecret("TOKEN=hunter2")).toThrow(/^A value on the command line can be seen by others/);
+  expect(() => collectSecret("TOKEN=hunter2")).toThrow(
+    "a value on the command line can be seen by other users of this machine",
+  );
   expect(() => collectSecret("TOKEN=hunter2")).not.toThrow(/hunter2/);
+  expect(() => collectSecret("=hunter2")).not.toThrow(/hunter2/);
 });
 
 test.each([

@@ -1,7 +1,9 @@
 import type { SessionCreate } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
+import { UsageError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
-import { collectSecret, readSecrets, type SecretSource } from "./secrets.ts";
+import { collectFile, readConnectionFiles } from "./connection-file.ts";
+import { collectSecret, isInput, readSecrets, type SecretSource } from "./secrets.ts";
 import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
 
 /** Options of a new session, whether it starts from a template or from a checkpoint. */
@@ -10,6 +12,7 @@ export interface SessionOptions {
   externalId?: string;
   env?: Record<string, string>;
   secret?: SecretSource[];
+  connect?: string[];
   label?: Record<string, string>;
   idleTimeout?: number;
   maxLifetime?: number;
@@ -30,6 +33,11 @@ export function addSessionOptions<Verb extends Command>(command: Verb): Verb {
       "secret variable, from the environment; or NAME=@FILE, NAME=- (stdin); repeatable",
       collectSecret,
     )
+    .option(
+      "--connect <file>",
+      "Connections as JSON, one or a list, each secret a text, {env: VAR} or {file: PATH}; repeatable",
+      collectFile,
+    )
     .option("--label <key=value>", "label; repeatable", collectPair)
     .option("--idle-timeout <time>", "pause after this long without activity, at most 1h", parseDuration)
     .option("--max-lifetime <time>", "pause for good after this long, at most 24h", parseDuration)
@@ -43,11 +51,17 @@ export function addSessionOptions<Verb extends Command>(command: Verb): Verb {
 }
 
 export async function toSessionFields(options: SessionOptions, { variable }: Pick<CliConfig, "variable">) {
+  const inputs = [
+    ...(options.secret ?? []).filter(({ from }) => isInput(from)),
+    ...(options.connect ?? []).filter((file) => file === "-"),
+  ];
+  if (inputs.length > 1) throw new UsageError("only one of --secret and --connect can be the standard input");
   return {
     name: options.name,
     external_id: options.externalId,
     env: options.env,
     secrets: await readSecrets(options.secret, variable),
+    connections: await readConnectionFiles(options.connect, variable),
     labels: options.label,
     idle_timeout_ms: options.idleTimeout,
     max_lifetime_ms: options.maxLifetime,

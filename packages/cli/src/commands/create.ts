@@ -17,6 +17,7 @@ export function createCommand(): Verb {
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
     "OPENAI_API_KEY=sk-… viv create --secret OPENAI_API_KEY --secret NPM_TOKEN=@token.txt",
+    "viv create --connect payments.json",
     "viv create --idle-timeout 10m --paused-ttl 7d",
     "viv create --allow pypi.org,files.pythonhosted.org --egress-cap 100MiB",
     "viv create --from-checkpoint chk_4x7k2m9q0a1b2c3d4e5f6",

@@ -47,5 +47,6 @@ test("create sends the values of secrets, and never takes one from its arguments
   });
   const refused = await viv(url, ["create", "--secret", "TOKEN=hunter2"]);
   expect(refused.code).toBe(2);
-  expect(refused.err).toContain("A value on the command line can be seen by others");
+  expect(refused.err).toContain("a value on the command line can be seen by other users");
+  expect(refused.err).not.toContain("hunter2");
 });

@@ -8,11 +8,18 @@ import { plainText } from "./table.ts";
 /** Renders an error for a human: what happened, then what to do. Control characters, as from a session, are removed. */
 export function explainError(error: unknown, config: CliConfig): string {
   if (error instanceof CliError) return joinLines(`viv: ${harmless(error.message)}`, error.hint);
-  if (error instanceof VivariumError) {
-    const id = error.requestId === undefined ? "" : ` (${error.code}, request ${error.requestId})`;
-    return joinLines(`viv: ${harmless(error.message)}${id}`, hintFor(error, config));
-  }
+  if (error instanceof VivariumError)
+    return joinLines(`viv: ${harmless(messageWithId(error))}`, hintFor(error, config));
   return `viv: ${harmless(messageOf(error))}`;
+}
+
+/** An error of the service as one of `viv`, with a hint that only its verb knows. */
+export function withHint(error: VivariumError, hint: string): CliError {
+  return new CliError(messageWithId(error), { hint, cause: error });
+}
+
+function messageWithId({ message, code, requestId }: VivariumError): string {
+  return requestId === undefined ? message : `${message} (${code}, request ${requestId})`;
 }
 
 function harmless(message: string): string {

@@ -1,5 +1,6 @@
 /** Renders sessions as a table, and one session as fields. */
 import type { SessionRecord } from "@vivarium/sdk";
+import { renderShortConnection } from "./connection.ts";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderPairs } from "./pairs.ts";
 import { renderFields, renderTable, withoutEmptyColumns } from "./table.ts";
@@ -44,6 +45,7 @@ export function renderSession(session: Omit<SessionRecord, "timing">, paint: Pai
     ["size", `${session.size} (${session.vcpus} vCPU, ${session.mem_mb} MB)`],
     ["template", session.template ?? "base"],
     ["secrets", session.secret_names?.join(", ")],
+    ["connections", session.connections?.map(renderShortConnection).join(", ")],
     ["isolation", session.isolation],
     ["parent", session.parent_session_id],
     ["from checkpoint", session.from_checkpoint],

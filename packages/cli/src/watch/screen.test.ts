@@ -53,6 +53,7 @@ test("the human's own screen comes back at the end, also after a failure, with t
     size: () => ({ columns: 60, rows: 20 }),
     canAsk: false,
     ask: async () => "",
+    askHidden: async () => "",
     out: (line: string) => {
       written += `${line}\n`;
     },

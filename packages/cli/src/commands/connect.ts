@@ -1,0 +1,99 @@
+/** `viv connect`: adds a Connection to a session, or replaces one. */
+import { type Connection, VivariumError } from "@vivarium/sdk";
+import { type AllowRule, collectAllow, toAllow } from "../args/allow-rules.ts";
+import { parseSecretPlace, readConnectionSecret } from "../args/connection-secret.ts";
+import type { SecretPlace } from "../args/secrets.ts";
+import { parseLongDuration } from "../args/values.ts";
+import { renderConnection } from "../print/connection.ts";
+import { withHint } from "../print/explain-error.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
+
+interface ConnectOptions {
+  name: string;
+  allow: AllowRule[];
+  secret?: SecretPlace;
+  header?: string;
+  ttl?: number;
+  replace?: boolean;
+}
+
+export function connectCommand(): Verb {
+  return sessionVerb("connect", [
+    `viv connect my-session https://api.example.com --name payments --allow "GET /v1/customers/*"`,
+    `PAYMENTS_KEY=sk-… viv connect my-session https://api.example.com --name payments --secret PAYMENTS_KEY --allow "GET,POST /v1/*" --ttl 1h`,
+    `pass show search | viv connect my-session https://search.example.com --name search --header X-Api-Key --allow "GET /query"`,
+    `viv connect my-session https://api.example.com --name payments --secret @new.key --allow "GET /v1/customers/*" --replace`,
+  ])
+    .summary("add a credential to a session's requests to one origin")
+    .description(
+      `Bind a session to an https origin. The service adds the credential to the requests that --allow matches; the session
+never has it. Without --secret, asks for it on a terminal, and else reads the standard input. The session must have been
+created with a Connection (viv create --connect FILE).`,
+    )
+    .argument("<origin>", "https://HOST, the only place where the credential is sent")
+    .requiredOption("--name <name>", "its name in the session: a-z, 0-9, dot, dash and underscore")
+    .requiredOption(
+      "--allow <rule>",
+      'methods and paths that get the credential: "GET,POST /v1/* /v2/items"; repeatable',
+      collectAllow,
+    )
+    .option("--secret <VAR>", "the credential, from the environment; or @FILE, - (stdin)", parseSecretPlace)
+    .option(
+      "--header <header>",
+      "header that carries the bare credential (default: Authorization, as Bearer …)",
+    )
+    .option(
+      "--ttl <time>",
+      "how long it works, at most 24h (default: the session's lifetime, or 1h)",
+      parseLongDuration,
+    )
+    .option("--replace", "replace the Connection of this name: credential, rules and time, as a whole")
+    .option("--json", "print the Connection as JSON")
+    .does(connectSession);
+}
+
+async function connectSession(call: Call<ConnectOptions>, reference: string, origin: string): Promise<void> {
+  const { config, terminal, options } = call;
+  const allow = toAllow(options.allow);
+  const { id, session } = await call.find(reference);
+  const secret = await readConnectionSecret(options.secret, {
+    terminal,
+    variable: config.variable,
+    question: `Credential for ${origin}: `,
+  });
+  const { name, header, ttl } = options;
+  const request = {
+    origin,
+    authentication:
+      header === undefined
+        ? ({ type: "bearer", secret } as const)
+        : ({ type: "header", header_name: header, secret } as const),
+    allow,
+    ...(ttl !== undefined && { ttl_seconds: Math.max(1, Math.round(ttl / 1000)) }),
+  };
+  const made: Promise<Connection> = options.replace
+    ? session.connections.replace(name, request)
+    : session.connections.create({ name, ...request });
+  const connection = await made.catch((error) => explain(error, id, options));
+  call.print(connection, renderConnection, (each) => each.name);
+}
+
+function explain(error: unknown, id: string, { replace }: ConnectOptions): never {
+  const list = `viv connections ls ${id}`;
+  if (!(error instanceof VivariumError)) throw error;
+  if (error.code === "conflict" && replace)
+    throw withHint(
+      error,
+      `A revoked Connection stays so, and its origin refused, until the session ends. Which there are: ${list}`,
+    );
+  if (error.code === "conflict")
+    throw withHint(
+      error,
+      `Which there are: ${list}; revoked ones keep name and origin. Another secret or other rules: --replace. A session that was created without one gets none later: viv create --connect FILE`,
+    );
+  if (error.code === "not_found" && replace)
+    throw withHint(error, `Which there are: ${list}. Without --replace it is added.`);
+  if (error.code === "unavailable" && !error.retryable)
+    throw withHint(error, "Secrets need a key-encryption key on the service: docs/operate/secrets.md");
+  throw error;
+}
