@@ -35,8 +35,6 @@ const service = () =>
     else if (method === "GET") respond(response, 200, { connections: [revoked, connection] });
     else respond(response, method === "POST" ? 201 : 200, connection);
   });
-const refusing = (status: number, code: string) =>
-  serve((_request, response) => respond(response, status, { error: "it is refused", code }));
 
 afterEach(() => vi.restoreAllMocks());
 function pipe(text: string): void {
@@ -114,16 +112,30 @@ test("an empty secret is not sent", async () => {
 });
 
 test.each([
-  ["a name or origin that is taken", 409, "conflict", [], "--replace"],
-  ["a revoked Connection", 409, "conflict", ["--replace"], "until the session ends"],
-  ["an unknown name", 404, "not_found", ["--replace"], "viv connections ls"],
-  ["a service without a key", 503, "unavailable", [], "docs/operate/secrets.md"],
-] as const)("%s is refused with what to do", async (_what, status, code, more, hint) => {
-  const { url } = await refusing(status, code);
+  ["a name that is taken", 409, "conflict", [], [connection], "--name payments --replace"],
+  ["an origin that is taken", 409, "conflict", [], [{ ...connection, name: "pay" }], "--name pay --replace"],
+  ["a name of a revoked one", 409, "conflict", [], [{ ...revoked, name: "payments" }], "until the session"],
+  ["a session without Connections", 409, "conflict", [], [], "viv create --connect"],
+  ["a revoked one to replace", 409, "conflict", ["--replace"], [{ ...revoked, name: "payments" }], "until"],
+  ["an unknown name to replace", 404, "not_found", ["--replace"], [revoked], `viv connections ls ${S1}`],
+  ["a service without a key", 503, "unavailable", [], [], "docs/operate/secrets.md"],
+] as const)("%s is refused with what to do", async (_what, status, code, more, connections, hint) => {
+  const { url } = await serve(({ method }, response) => {
+    if (method === "GET") respond(response, 200, { connections });
+    else respond(response, status, { error: "it is refused", code });
+  });
   const failed = await viv(url, [...fromEnv, ...more], env);
   expect(failed).toMatchObject({ code: 1, out: "" });
   expect(failed.err).toContain("viv: it is refused\n");
   expect(failed.err).toContain(hint);
+});
+
+test("a refusal without a known remedy is reported alone", async () => {
+  const { url } = await serve((_request, response) =>
+    respond(response, 409, { error: "the session has failed", code: "conflict" }),
+  );
+  const { err } = await viv(url, fromEnv, env);
+  expect(err).toBe("viv: the session has failed\n");
 });
 
 test("connections ls shows rules, states and use, and says that there are none", async () => {

@@ -1,5 +1,5 @@
 /** `viv connect`: adds a Connection to a session, or replaces one. */
-import { type Connection, VivariumError } from "@vivarium/sdk";
+import { type Connection, type Session, VivariumError } from "@vivarium/sdk";
 import { type AllowRule, collectAllow, toAllow } from "../args/allow-rules.ts";
 import { parseSecretPlace, readConnectionSecret } from "../args/connection-secret.ts";
 import type { SecretPlace } from "../args/secrets.ts";
@@ -55,7 +55,7 @@ created with a Connection (viv create --connect FILE).`,
 async function connectSession(call: Call<ConnectOptions>, reference: string, origin: string): Promise<void> {
   const { config, terminal, options } = call;
   const allow = toAllow(options.allow);
-  const { id, session } = await call.find(reference);
+  const { session } = await call.find(reference);
   const secret = await readConnectionSecret(options.secret, {
     terminal,
     variable: config.variable,
@@ -74,26 +74,33 @@ async function connectSession(call: Call<ConnectOptions>, reference: string, ori
   const made: Promise<Connection> = options.replace
     ? session.connections.replace(name, request)
     : session.connections.create({ name, ...request });
-  const connection = await made.catch((error) => explain(error, id, options));
+  const connection = await made.catch(async (error) => {
+    if (!(error instanceof VivariumError)) throw error;
+    const hint = await hintFor(error, session, { origin, ...options });
+    throw hint === undefined ? error : withHint(error, hint);
+  });
   call.print(connection, renderConnection, (each) => each.name);
 }
 
-function explain(error: unknown, id: string, { replace }: ConnectOptions): never {
-  const list = `viv connections ls ${id}`;
-  if (!(error instanceof VivariumError)) throw error;
-  if (error.code === "conflict" && replace)
-    throw withHint(
-      error,
-      `A revoked Connection stays so, and its origin refused, until the session ends. Which there are: ${list}`,
-    );
-  if (error.code === "conflict")
-    throw withHint(
-      error,
-      `Which there are: ${list}; revoked ones keep name and origin. Another secret or other rules: --replace. A session that was created without one gets none later: viv create --connect FILE`,
-    );
-  if (error.code === "not_found" && replace)
-    throw withHint(error, `Which there are: ${list}. Without --replace it is added.`);
-  if (error.code === "unavailable" && !error.retryable)
-    throw withHint(error, "Secrets need a key-encryption key on the service: docs/operate/secrets.md");
-  throw error;
+/** What to do about a refusal, by the Connections that the session has. */
+async function hintFor(
+  { code, retryable }: VivariumError,
+  { id, connections }: Session,
+  { name, origin, replace }: Pick<ConnectOptions, "name" | "replace"> & { origin: string },
+): Promise<string | undefined> {
+  if (code === "unavailable" && !retryable)
+    return "Secrets need a key-encryption key on the service: docs/operate/secrets.md";
+  if (code !== "conflict" && !(code === "not_found" && replace)) return undefined;
+  const list = await connections.list().catch(() => undefined);
+  if (!list) return undefined;
+  if (list.connections.length === 0 && code === "conflict")
+    return "Make a session that has a Connection from its create on: viv create --connect FILE";
+  const taken =
+    list.connections.find((each) => each.name === name) ??
+    list.connections.find((each) => each.origin === origin);
+  if (code === "conflict" && taken?.state === "revoked")
+    return "A revoked Connection keeps its name and origin, which is refused, until the session ends.";
+  if (code === "conflict" && taken)
+    return `To give it another secret, rules and time: --name ${taken.name} --replace`;
+  return `Which there are: viv connections ls ${id}`;
 }
