@@ -82,7 +82,7 @@ async function connectSession(call: Call<ConnectOptions>, reference: string, ori
   call.print(connection, renderConnection, (each) => each.name);
 }
 
-/** What to do about a refusal, by the Connections that the session has. */
+/** The remedy for a refusal, by the Connections that the session has. */
 async function hintFor(
   { code, retryable }: VivariumError,
   { id, connections }: Session,
