@@ -86,7 +86,7 @@ describe("a server certificate", () => {
   });
 });
 
-test.each(["test authority", "vivarium session 0Abc9", "A", "x".repeat(64)])(
+test.each(["test authority", "Vivarium 0Abc9", "A", "x".repeat(64)])(
   "the hash of an authority's name is that of OpenSSL: %s",
   async (name) => {
     const { certificatePem } = await makeAuthority({ name, notAfter: new Date(Date.now() + HOUR_MS) });

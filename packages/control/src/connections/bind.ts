@@ -63,10 +63,26 @@ export async function bindConnection(
       if (!bound) return BUSY;
       deps.signals.moved(id);
     }
-    await confirmed(deps, id);
+    const { row } = bound;
     const desired = bound.desired.network_generation > session.network_generation ? bound.desired : session;
-    return (await isApplied(deps, desired)) ? toStatus(bound.row) : BUSY;
+    const isInForce = await inForce(deps, desired).catch((error: unknown) => {
+      throw isPending(error) ? madeButPending(error) : error;
+    });
+    return isInForce ? toStatus(row) : BUSY;
   });
+}
+
+async function inForce(deps: ConnectionDeps, desired: SessionRow): Promise<boolean> {
+  await confirmed(deps, desired.id);
+  return await isApplied(deps, desired);
+}
+
+const isPending = (error: unknown): error is ApiError =>
+  error instanceof ApiError && error.code === "session_node_unavailable";
+
+/** Without Retry-After: the Connection exists, so the same request again would be in conflict with it. */
+function madeButPending(cause: ApiError): ApiError {
+  return new ApiError(cause.code, `the Connection is made; ${cause.message}`, { cause, retryAfterS: null });
 }
 
 interface Bind {

@@ -1,4 +1,5 @@
 /** Connections of sessions: binding, replacing, revoking, what the node gets of them, and who inherits them. */
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 
@@ -267,13 +268,31 @@ test("a revoked Connection has no credential any more, anywhere, and stays revok
 test("a change that the node does not confirm is 503, is kept, and arrives with the next lease", async () => {
   const id = await bound();
   control.node.onConnections = async () => {
-    throw new control.node.Refusal("network_unconfirmed", "not now");
+    throw new Refusal("network_unconfirmed", "not now");
   };
   expect((await revoke(id)).body.code).toBe("session_node_unavailable");
   expect((await list(id))[0].state).toBe("revoked");
   expect(sent(id)?.connections).toHaveLength(1);
   control.node.onConnections = async () => {};
   await eventually(() => expect(sent(id)?.tombstones).toHaveLength(1));
+});
+
+test("a bind that the node does not confirm is kept, and is not for clients to repeat", async () => {
+  const id = await bound();
+  control.node.onConnections = async () => {
+    throw new Refusal("network_unconfirmed", "not now");
+  };
+  const answer = await bind(id, unique("two"));
+  control.node.onConnections = async () => {};
+  expect([answer.body.code, answer.headers["retry-after"]]).toEqual(["session_node_unavailable", undefined]);
+  expect(answer.body.error).toMatch(/^the Connection is made/);
+  await eventually(() => expect(sent(id)?.connections).toHaveLength(2));
+});
+
+test("a refusal repeats no secret", async () => {
+  const id = await bound();
+  for (const secret of ["canary ü", "canary\n", ["canary"], { canary: "canary" }])
+    expect((await bind(id, { authentication: { type: "bearer", secret } })).text).not.toContain("canary");
 });
 
 test("a node that forgot everything gets it again", async () => {

@@ -7,7 +7,7 @@ import { oneLine } from "./render-error.ts";
 type Issue = z.core.$ZodIssue;
 const VALUE_CHARS = 60;
 /** Fields that may contain secrets: their values are never repeated. */
-const SECRET_FIELDS = new Set(["secrets", "env", "code", "connections", "content"]);
+const SECRET_FIELDS = new Set(["secrets", "env", "code", "connections", "authentication", "content"]);
 
 export const compileValidator: FastifySchemaCompiler<z.ZodType> =
   ({ schema, httpPart }) =>
