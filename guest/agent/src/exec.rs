@@ -46,7 +46,8 @@ type Started = oneshot::Sender<Result<(), Refusal>>;
 pub async fn exec(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body>, Refusal> {
     let spec: ExecSpec = body::read_json(body).await?;
     let launch =
-        launch::prepare(&Program { argv: &spec.argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
+        launch::prepare(machine, &Program { argv: &spec.argv, cwd: spec.cwd.as_deref(), env: &spec.env })
+            .await?;
     let (frames, stream) = mpsc::channel(FRAMES);
     let (started, has_started) = oneshot::channel();
     tokio::task::spawn_local(run(machine.clone(), spec, launch, frames, started));

@@ -15,9 +15,10 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::Response;
 use hyper::body::Incoming;
 use rustix::rand::{GetRandomFlags, getrandom};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
+use crate::authority::{Certificate, Encoded};
 use crate::body::{self, Body};
 use crate::health::health;
 use crate::machine::Machine;
@@ -47,6 +48,14 @@ struct Resumed {
     /// Leaves the user's processes frozen until a later call: the host has not decided yet whether this machine runs.
     #[serde(default)]
     stay_frozen: bool,
+    /// Absent: what the guest trusts stays. null: it trusts no authority of a session.
+    #[serde(default, deserialize_with = "present")]
+    ca: Option<Option<Encoded>>,
+}
+
+/// Tells null from absence.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -69,6 +78,7 @@ pub async fn resumed(
     if let Some(identity) = &request.identity {
         check_identity(identity)?;
     }
+    let authority = request.ca.map(|ca| ca.map(Certificate::parse).transpose()).transpose()?;
 
     // Without new randomness the machine equals others of its snapshot, so a failure fails the request.
     machine.random.add_entropy(&entropy).map_err(|e| Refusal::internal("reseed", e))?;
@@ -89,10 +99,20 @@ pub async fn resumed(
     if machine.chores.within(NAMES_WITHIN, move || names.write(Path::new("/"))).await.is_none() {
         log::line("the files with this machine's names cannot be written at the moment");
     }
+    let mut answer = json!({ "reseeded": true, "generation": generation });
+    if let Some(authority) = authority {
+        let is_trusted = authority.is_some();
+        let set = machine.authority.set(&machine.chores, authority).await;
+        set.map_err(|e| Refusal::internal("change the certificates that the guest trusts", e))?;
+        if is_trusted {
+            answer["ca_trusted"] = true.into();
+        }
+    }
     if !request.stay_frozen {
         freeze::thaw_processes(machine)?;
     }
-    body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
+    answer["health"] = health();
+    body::json(&answer)
 }
 
 /// Writes all files of `resumed` once, at boot.
@@ -299,6 +319,17 @@ mod tests {
         assert!(check_identity(&identity("", id)).is_err());
         assert!(check_identity(&identity("a b", id)).is_err());
         assert!(check_identity(&identity("abc", &id.to_uppercase())).is_err());
+    }
+
+    #[test]
+    fn an_authority_may_be_absent_or_none_or_one() {
+        let ca = |field: &str| {
+            let text = format!(r#"{{"entropy":"","wall_clock_ns":"0"{field}}}"#);
+            serde_json::from_str::<Resumed>(&text).unwrap().ca.map(|ca| ca.is_some())
+        };
+        assert_eq!(ca(""), None);
+        assert_eq!(ca(r#","ca":null"#), Some(false));
+        assert_eq!(ca(r#","ca":{"certificate_pem":"","subject_hash":""}"#), Some(true));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::cgroup::Leaf;
+use crate::machine::Machine;
 use crate::pipe::Pipe;
 use crate::refusal::Refusal;
 use crate::{regular_file, sys, users};
@@ -31,6 +32,8 @@ const READS_WITHIN: Duration = Duration::from_secs(5);
 pub static READ_PERMITS: Semaphore = Semaphore::const_new(32);
 const READ_STACK_BYTES: usize = 256 * 1024;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub type Variables = Vec<(String, String)>;
 
 /// The part of a request that describes a program.
 pub struct Program<'a> {
@@ -48,11 +51,12 @@ pub struct Child {
 }
 
 /// Prepares a start on another thread: root in the guest may have mounted a file system that never answers.
-pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
+pub async fn prepare(machine: &Machine, program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     let (argv, cwd) = (program.argv.to_vec(), program.cwd.map(str::to_owned));
     let env = program.env.clone();
+    let authority = machine.authority.variables();
     let prepared = run_on_thread(&READ_PERMITS, move || {
-        prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env })
+        prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env }, authority)
     });
     prepared.await?
 }
@@ -80,10 +84,10 @@ pub async fn run_on_thread<T: Send + 'static>(
     timeout(READS_WITHIN, done).await.map_err(|_| failed(&"they do not answer"))?
 }
 
-fn prepare_here(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
+fn prepare_here(program: &Program<'_>, authority: Variables) -> Result<sys::Launch, Refusal> {
     let name = program.argv.first().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| Refusal::invalid("argv: expected a command, got none"))?;
-    let environment = environment(program.env)?;
+    let environment = environment(authority, program.env)?;
     let path = environment.get("PATH").map_or(PATH, String::as_str);
     Ok(sys::Launch {
         files: c_strings("argv", candidates(name, path))?,
@@ -138,8 +142,21 @@ fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
     }
 }
 
-/// The base variables, overridden by the image's, and these by the caller's.
-pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+/// The base variables and those of the session's authority, overridden by the operator's and the image's, and these by the
+/// caller's.
+pub fn environment(
+    authority: Variables,
+    spec: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let image = parse_environment(&regular_file::text(ENVIRONMENT));
+    compose(authority, image, spec)
+}
+
+fn compose(
+    authority: Variables,
+    image: Variables,
+    spec: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Refusal> {
     if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
         return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
     }
@@ -151,13 +168,12 @@ pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, S
         ("LANG", "C.UTF-8"),
     ];
     let base = base.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let image = parse_environment(&regular_file::text(ENVIRONMENT));
     let spec = spec.iter().map(|(key, value)| (key.clone(), value.clone()));
-    Ok(base.into_iter().chain(image).chain(spec).collect())
+    Ok(base.into_iter().chain(authority).chain(image).chain(spec).collect())
 }
 
 /// Parses lines of KEY=VALUE, the value perhaps in quotes. Other lines are skipped, as login programs do.
-fn parse_environment(text: &str) -> Vec<(String, String)> {
+fn parse_environment(text: &str) -> Variables {
     let assignment = |line: &str| {
         let line = line.trim();
         let (key, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
@@ -209,11 +225,23 @@ mod tests {
     #[test]
     fn the_callers_environment_wins() {
         let spec = BTreeMap::from([("HOME".to_owned(), "/tmp".to_owned())]);
-        let environment = environment(&spec).unwrap();
+        let environment = environment(vec![], &spec).unwrap();
         assert_eq!(environment["HOME"], "/tmp");
         assert_eq!(environment["USER"], "sandbox");
         let wrong = BTreeMap::from([("A=B".to_owned(), String::new())]);
-        assert!(super::environment(&wrong).is_err());
+        assert!(super::environment(vec![], &wrong).is_err());
+    }
+
+    #[test]
+    fn the_authoritys_variables_are_overridden_by_the_images_and_these_by_the_callers() {
+        let all = |value: &str, keys: &[&str]| -> Variables {
+            keys.iter().map(|key| (key.to_string(), value.to_owned())).collect()
+        };
+        let spec = BTreeMap::from_iter(all("caller", &["A"]));
+        let composed = compose(all("authority", &["A", "B", "C"]), all("image", &["A", "B", "PATH"]), &spec);
+        let composed = composed.unwrap();
+        let values = ["A", "B", "C", "PATH", "USER"].map(|key| composed[key].as_str());
+        assert_eq!(values, ["caller", "image", "authority", "image", "sandbox"]);
     }
 
     #[test]
@@ -236,7 +264,7 @@ mod tests {
     fn commands_without_a_name_or_with_nul_are_refused() {
         let prepared = |argv: &[&str]| {
             let argv: Vec<String> = argv.iter().map(|arg| arg.to_string()).collect();
-            prepare_here(&Program { argv: &argv, cwd: Some("/"), env: &BTreeMap::new() })
+            prepare_here(&Program { argv: &argv, cwd: Some("/"), env: &BTreeMap::new() }, vec![])
         };
         assert!(prepared(&[]).is_err());
         assert!(prepared(&[""]).is_err());

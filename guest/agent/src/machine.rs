@@ -7,6 +7,7 @@ use std::rc::Rc;
 use ssh::HostKey;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::authority::Authority;
 use crate::cgroup::Cgroups;
 use crate::chores::Chores;
 use crate::commands::Commands;
@@ -23,6 +24,7 @@ pub struct Machine {
     pub chores: Chores,
     pub random: RandomDevice,
     pub host_key: HostKey,
+    pub authority: Authority,
     /// Whether the user's processes are frozen: from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
@@ -45,6 +47,7 @@ impl Machine {
             chores: Chores::begin()?,
             random: RandomDevice::open()?,
             host_key: HostKey::default(),
+            authority: Authority::below("/"),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
             freeze_number: Cell::new(0),

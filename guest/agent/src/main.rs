@@ -1,6 +1,7 @@
 //! PID 1 of a Vivarium machine: boots it in named steps, then serves the host's requests over one virtio-serial port on
 //! one thread. The wire is defined in `packages/contract/src/guest`.
 
+mod authority;
 mod body;
 mod boot;
 mod cgroup;

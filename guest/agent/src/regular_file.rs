@@ -3,10 +3,12 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 const LIMIT_BYTES: u64 = 16 * 1024 * 1024;
+/// A changed file is written in pieces of this size, that of a block of its file system.
+const BLOCK_BYTES: usize = 4096;
 
 /// Opens a regular file. Does not follow a link, and does not wait for the other end of a FIFO.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
@@ -25,26 +27,50 @@ pub fn text(path: impl AsRef<Path>) -> String {
 }
 
 pub fn read(file: &mut File) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(LIMIT_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LIMIT_BYTES {
+    String::from_utf8(read_bytes(file)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+pub fn read_bytes(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(file.metadata()?.len().min(LIMIT_BYTES) as usize + 1);
+    file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LIMIT_BYTES {
         true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "much larger than it has reason to be")),
-        false => Ok(text),
+        false => Ok(bytes),
+    }
+}
+
+/// Writes the blocks in which a file is to differ from what it contains. Every written block adds to every snapshot. After
+/// an error, as on a full disk, the file has its old content again.
+pub fn patch(file: &File, before: &[u8], after: &[u8]) -> io::Result<()> {
+    write_difference(file, before, after).inspect_err(|_| drop(write_difference(file, after, before)))
+}
+
+fn write_difference(file: &File, before: &[u8], after: &[u8]) -> io::Result<()> {
+    for (number, block) in after.chunks(BLOCK_BYTES).enumerate() {
+        let start = number * BLOCK_BYTES;
+        if before.get(start..start + block.len()) != Some(block) {
+            file.write_all_at(block, start as u64)?;
+        }
+    }
+    match after.len() == before.len() {
+        true => Ok(()),
+        false => file.set_len(after.len() as u64),
     }
 }
 
 /// Overwrites a file in place: the boot id's file is mounted elsewhere, and watchers keep their descriptor. Not truncated
 /// first, which would write the file to disk at its close, and not synced: only the machine's memory needs the content.
-pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
+pub fn fill(file: &mut File, text: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
+    let bytes = text.as_ref();
     file.seek(SeekFrom::Start(0))?;
-    file.write_all(text.as_bytes())?;
-    match file.metadata()?.len() == text.len() as u64 {
+    file.write_all(bytes)?;
+    match file.metadata()?.len() == bytes.len() as u64 {
         true => Ok(()),
-        false => file.set_len(text.len() as u64),
+        false => file.set_len(bytes.len() as u64),
     }
 }
 
-pub fn overwrite(path: impl AsRef<Path>, text: &str, mode: u32) -> io::Result<()> {
+pub fn overwrite(path: impl AsRef<Path>, text: &(impl AsRef<[u8]> + ?Sized), mode: u32) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(mode);
     let mut file = open(path.as_ref(), &mut options)?;
@@ -74,6 +100,24 @@ mod tests {
             assert_eq!(watcher.metadata().unwrap().len(), text.len() as u64);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o444);
         }
+    }
+
+    #[test]
+    fn a_changed_file_gets_its_other_blocks_and_its_length() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("f");
+        let long = [vec![1; BLOCK_BYTES], vec![2; BLOCK_BYTES], vec![3; 10]].concat();
+        let other = [vec![1; BLOCK_BYTES], vec![4; BLOCK_BYTES], vec![3; 9]].concat();
+        for (before, after) in [(&long, &other), (&other, &long), (&long, &vec![]), (&vec![], &long)] {
+            fs::write(&path, before).unwrap();
+            patch(&File::options().write(true).open(&path).unwrap(), before, after).unwrap();
+            assert!(fs::read(&path).unwrap() == *after);
+        }
+        // Only the block that differs: the others are not what `before` says, and stay.
+        fs::write(&path, vec![9; long.len()]).unwrap();
+        patch(&File::options().write(true).open(&path).unwrap(), &long, &other[..long.len() - 1]).unwrap();
+        let blocks = fs::read(&path).unwrap();
+        assert_eq!((blocks[0], blocks[BLOCK_BYTES], blocks.len()), (9, 4, other.len()));
     }
 
     #[test]

@@ -5,6 +5,11 @@ import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { machinePath, newMachineId, type OneMachine, refusal, startSpec } from "../contracted-node.ts";
 
+const AUTHORITY = {
+  certificate_pem: "-----BEGIN CERTIFICATE-----\nb25lCg==\n-----END CERTIFICATE-----\n",
+  subject_hash: "0123abcd",
+};
+
 export function machines(one: OneMachine): void {
   const { machineId, path } = one;
 
@@ -27,6 +32,21 @@ export function machines(one: OneMachine): void {
       expect(await one.node.call("DELETE", twin)).toMatchObject({ status: 204 });
       expect(await one.node.call("GET", twin)).toMatchObject(refusal(404, "machine_not_found"));
       expect(await one.node.call("DELETE", twin)).toMatchObject({ status: 204 });
+    });
+
+    test("starts with the authority of its session, and is another machine without it", async () => {
+      const trusting = machinePath(newMachineId());
+      // Without the guest's word that it trusts the authority the start would fail.
+      expect(await one.node.call("PUT", trusting, startSpec({ ca: AUTHORITY }))).toMatchObject({
+        status: 200,
+      });
+      expect(await one.node.call("PUT", trusting, startSpec({ ca: AUTHORITY }))).toMatchObject({
+        status: 200,
+      });
+      expect(await one.node.call("PUT", trusting, startSpec())).toMatchObject(
+        refusal(409, "machine_conflict"),
+      );
+      expect(await one.node.call("DELETE", trusting)).toMatchObject({ status: 204 });
     });
 
     test("deleted while it is started is gone once the delete is answered", async () => {

@@ -43,7 +43,7 @@ pub const REQUESTS: [(&str, &str, &str); 21] = [
     (
         "POST",
         "/v1/resumed",
-        r#"{"entropy":"AAAA","wall_clock_ns":"1","identity":{"hostname":"a","machine_id":"0","no_sudo":true}}"#,
+        r#"{"entropy":"AAAA","wall_clock_ns":"1","identity":{"hostname":"a","machine_id":"0","no_sudo":true},"ca":{"certificate_pem":"a","subject_hash":"0"}}"#,
     ),
     ("POST", "/v1/processes", r#"{"name":"a","argv":["cat"],"cwd":null,"env":{},"keep_alive":true}"#),
     ("GET", "/v1/processes", ""),

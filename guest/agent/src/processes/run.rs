@@ -60,7 +60,7 @@ pub async fn run(machine: Rc<Machine>, processes: Rc<Processes>, spec: ProcessSp
 
 async fn prepare(machine: &Machine, spec: &ProcessSpec) -> Result<(sys::Launch, Leaf), Refusal> {
     let program = Program { argv: &spec.argv, cwd: spec.cwd.as_deref(), env: &spec.env };
-    Ok((launch::prepare(&program).await?, machine.cgroups.take_leaf().map_err(not_spawned)?))
+    Ok((launch::prepare(machine, &program).await?, machine.cgroups.take_leaf().map_err(not_spawned)?))
 }
 
 async fn run_in(

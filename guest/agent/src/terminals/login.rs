@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::launch::{self, Program};
+use crate::machine::Machine;
 use crate::refusal::Refusal;
 use crate::{sys, users};
 
@@ -30,13 +31,13 @@ impl TerminalSpec {
     }
 }
 
-pub async fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
+pub async fn prepare(machine: &Machine, spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
     let argv = match spec.argv.clone() {
         Some(argv) => argv,
         None => vec![launch::run_on_thread(&launch::READ_PERMITS, users::login_shell).await?],
     };
     let mut launch =
-        launch::prepare(&Program { argv: &argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
+        launch::prepare(machine, &Program { argv: &argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
     if spec.argv.is_none() {
         launch.argv = vec![login_name(&launch.argv[0])];
     }

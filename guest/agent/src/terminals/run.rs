@@ -73,7 +73,7 @@ fn attach(machine: &Rc<Machine>, terminal: &Rc<Terminal>, client: Connected) {
 }
 
 async fn spawn(machine: &Machine, spec: TerminalSpec) -> Result<Spawned, Refusal> {
-    let launch = login::prepare(&spec).await?;
+    let launch = login::prepare(machine, &spec).await?;
     let asked = spec.argv.as_ref().and_then(|argv| argv.first()).cloned();
     let program = asked.unwrap_or_else(|| launch.files[0].to_string_lossy().into_owned());
     let leaf = machine.cgroups.take_leaf().map_err(not_spawned)?;

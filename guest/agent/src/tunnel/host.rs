@@ -64,7 +64,8 @@ impl Host for Guest {
         variables: &BTreeMap<String, String>,
         streams: &Streams<'_>,
     ) -> io::Result<Started> {
-        let environment = self.login.environment(&self.environment, variables)?;
+        let environment =
+            self.login.environment(self.machine.authority.variables(), &self.environment, variables)?;
         let launch = self.login.launch(task, &environment).ok_or(io::ErrorKind::InvalidInput)?;
         let lease = self.lease()?;
         let fds = sys::ChildFds {

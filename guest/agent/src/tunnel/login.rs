@@ -6,8 +6,9 @@ use std::path::Path;
 
 use ssh::Task;
 
+use crate::launch::{self, Variables};
 use crate::refusal::Refusal;
-use crate::{launch, regular_file, sys, users};
+use crate::{regular_file, sys, users};
 
 /// Shells to try in an image without the user's own.
 const SHELLS: [&str; 3] = ["/bin/bash", "/bin/sh", "/.vivarium/sh"];
@@ -38,9 +39,10 @@ impl Login {
         }
     }
 
-    /// The user's variables, overridden by the session's, and these by the channel's.
+    /// The authority's variables and the user's, overridden by the session's, and these by the channel's.
     pub fn environment(
         &self,
+        authority: Variables,
         session: &BTreeMap<String, String>,
         channel: &BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>, Refusal> {
@@ -56,7 +58,7 @@ impl Login {
         let mut environment: BTreeMap<_, _> = own.map(|(key, value)| (key.into(), value.into())).into();
         environment.extend(session.clone());
         environment.extend(channel.clone());
-        launch::environment(&environment)
+        launch::environment(authority, &environment)
     }
 
     pub fn launch(&self, task: &Task, environment: &BTreeMap<String, String>) -> Option<sys::Launch> {
@@ -124,11 +126,15 @@ mod tests {
     #[test]
     fn the_channels_environment_goes_over_the_sessions_and_that_over_the_logins() {
         let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        let environment = login().environment(&one("LANG", "en"), &one("LANG", "de")).unwrap();
+        let environment = login().environment(vec![], &one("LANG", "en"), &one("LANG", "de")).unwrap();
         assert_eq!((environment["LANG"].as_str(), environment["USER"].as_str()), ("de", "ann"));
-        let environment = login().environment(&one("USER", "eve"), &one("TERM", "vt100")).unwrap();
+        let environment = login().environment(vec![], &one("USER", "eve"), &one("TERM", "vt100")).unwrap();
         assert_eq!((environment["USER"].as_str(), environment["TERM"].as_str()), ("eve", "vt100"));
-        assert!(login().environment(&one("A=B", ""), &one("TERM", "vt100")).is_err());
+        let authority = || vec![("PIP_CERT".to_owned(), "/bundle".to_owned())];
+        let environment = |session| login().environment(authority(), &session, &BTreeMap::new()).unwrap();
+        assert_eq!(environment(BTreeMap::new())["PIP_CERT"], "/bundle");
+        assert_eq!(environment(one("PIP_CERT", "/own"))["PIP_CERT"], "/own");
+        assert!(login().environment(vec![], &one("A=B", ""), &one("TERM", "vt100")).is_err());
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Bo
     let env = spec.env.clone();
     let login = launch::run_on_thread(&launch::READ_PERMITS, move || {
         let login = Login::of_the_user();
-        login.environment(&env, &BTreeMap::new()).map(|_| login)
+        login.environment(vec![], &env, &BTreeMap::new()).map(|_| login)
     });
     let login = login.await??;
     let machine = machine.clone();

@@ -8,7 +8,7 @@
  *   GET  /v1/commands                   → 200 GuestCommands
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
  *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
- *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, then thaw (not with `stay_frozen`)
+ *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, authority, then thaw (not with `stay_frozen`)
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
  *
@@ -31,7 +31,10 @@ export const ExecSpec = z.object({
   argv: z.array(z.string()).min(1).max(LIMITS.execArgs),
   /** Absolute, or relative to /workspace; default /workspace. */
   cwd: z.string().optional(),
-  /** Added on top of the agent's base environment (PATH, HOME, USER, SHELL, LANG and /etc/environment). */
+  /**
+   * Added on top of the agent's base environment: PATH, HOME, USER, SHELL, LANG, the variables that name the certificates
+   * of the session's authority, and /etc/environment.
+   */
   env: z.record(z.string(), z.string()),
   timeout_ms: z.int().min(1).max(LIMITS.execTimeoutMaxMs),
   /** Output of a stream past this many bytes is read and dropped, so that the command never blocks on it. */

@@ -25,7 +25,7 @@ export const OWN_ERRORS = {
   guest_unfit: {
     status: 409,
     meaning:
-      "the guest of a saved state does not confirm that it was reseeded; nothing of its machine is left",
+      "the guest of a saved state does not confirm that it was reseeded, or that it trusts its session's authority; nothing of its machine is left",
   },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },

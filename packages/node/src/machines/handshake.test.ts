@@ -129,7 +129,7 @@ describe("the handshake", () => {
     expect(held.asked).toMatchObject([{ stay_frozen: true, identity: { hostname: "m" } }]);
     const plain = await machineOf({ snapshot_id: SNAPSHOT, resume: true }, answer);
     await handshake(plain.machine);
-    expect(Object.keys(plain.asked[0] ?? {}).toSorted()).toEqual(["entropy", "wall_clock_ns"]);
+    expect(Object.keys(plain.asked[0] ?? {}).toSorted()).toEqual(["ca", "entropy", "wall_clock_ns"]);
   });
 
   it("gives the operator's settings to a new session, and leaves those of a session that continues", async () => {
@@ -141,6 +141,40 @@ describe("the handshake", () => {
     const woken = await machineOf({ snapshot_id: SNAPSHOT, resume: true }, answer);
     await handshake(woken.machine, { settings });
     expect(JSON.stringify(woken.asked)).not.toContain("variables");
+  });
+
+  const ca = { certificate_pem: "-----BEGIN CERTIFICATE-----", subject_hash: "0123abcd" };
+
+  it("sends the authority of a session at every start, and takes an earlier one away without it", async () => {
+    const answer = { status: 200, body: { ...ACK, ca_trusted: true } };
+    for (const spec of [{}, { snapshot_id: SNAPSHOT, resume: true }, { snapshot_id: SNAPSHOT, hold: true }]) {
+      const withOne = await machineOf({ ...spec, ca }, answer);
+      await handshake(withOne.machine);
+      expect(withOne.asked).toMatchObject([{ ca }]);
+      const without = await machineOf(spec, { status: 200, body: ACK });
+      await handshake(without.machine);
+      expect(without.asked).toMatchObject([{ ca: null }]);
+    }
+  });
+
+  it("does not mention an authority to a machine that continues after a capture", async () => {
+    const { machine, asked } = await machineOf({ ca }, { status: 200, body: ACK });
+    machine.qmp.execute = async () => ({}) as never;
+    await thawAndContinue(machine);
+    expect(Object.keys(asked[0] ?? {})).not.toContain("ca");
+  });
+
+  it("fails as unfit if the agent does not confirm that it trusts the session's authority", async () => {
+    for (const body of [ACK, { ...ACK, ca_trusted: false }]) {
+      const saved = await machineOf({ snapshot_id: SNAPSHOT, ca }, { status: 200, body });
+      await expect(handshake(saved.machine)).rejects.toMatchObject({
+        code: "guest_unfit",
+        message: expect.stringContaining("of an older version of Vivarium and cannot have Connections"),
+      });
+    }
+    // A baseline is the operator's, who bakes it again.
+    const fresh = await machineOf({ ca }, { status: 200, body: ACK });
+    await expect(handshake(fresh.machine)).rejects.toThrow(/baked again/);
   });
 
   it("fails as unfit, with the reason, if the guest of a saved state refuses or sends nonsense", async () => {

@@ -1,6 +1,6 @@
 /** Handshake with the agent of a guest that continues, and the thaw of its user's processes after a capture. */
 import { createHash, randomBytes } from "node:crypto";
-import type { AgentHealth, GuestSettings } from "@vivarium/contract/guest";
+import type { GuestAuthority, GuestSettings, ResumedAck } from "@vivarium/contract/guest";
 import { endsWithin, sleep } from "@vivarium/kit/clock";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
@@ -25,9 +25,12 @@ export async function handshake(
   machine: Machine,
   { isUnfrozen = false, settings }: Introduction = {},
 ): Promise<void> {
-  const { hostname, no_sudo, resume, hold } = machine.spec;
+  const { hostname, no_sudo, resume, hold, ca = null } = machine.spec;
   const identity = resume ? undefined : { hostname, no_sudo, settings };
-  const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold }).then(assertGeneration);
+  const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold, ca }).then((ack) => {
+    assertGeneration(ack.health);
+    if (ca) assertTrusted(ack);
+  });
   await introduced.catch(async (cause: Error) => {
     if (machine.isOutOfSpace)
       throw new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
@@ -39,6 +42,15 @@ export async function handshake(
   });
 }
 
+/** Fails for an agent that does not know the field of the authority, so that the guest would refuse its Connections. */
+function assertTrusted({ ca_trusted }: ResumedAck): void {
+  if (ca_trusted) return;
+  throw new Error(
+    "its saved state is of an older version of Vivarium and cannot have Connections. " +
+      "A session without Connections starts from it; a baseline is baked again by ./setup",
+  );
+}
+
 /** Whether a tenant's guest is at fault: not that of a baseline, and not if its QEMU was killed from outside. */
 async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
@@ -46,21 +58,30 @@ async function isOfItsGuest(machine: Machine): Promise<boolean> {
   return machine.isRunning || machine.wasEndedByGuest;
 }
 
-type Identity = { hostname: string; no_sudo: boolean; settings?: GuestSettings };
+interface Resumption {
+  /** Absent if the machine continues as the one that it was. */
+  identity?: { hostname: string; no_sudo: boolean; settings?: GuestSettings };
+  stayFrozen?: boolean;
+  /** The authority that the guest trusts from now on, null for none. Absent: as before. */
+  ca?: GuestAuthority | null;
+}
 
-/** Reseeds the guest and sets clock and identity. The agent then thaws its processes, unless they stay frozen. */
+/**
+ * Reseeds the guest and sets clock, identity and authority. The agent then thaws its processes, unless they stay frozen.
+ */
 export async function resumeAs(
   agent: AgentClient,
-  { identity, stayFrozen }: { identity?: Identity; stayFrozen?: boolean } = {},
-): Promise<AgentHealth> {
+  { identity, stayFrozen, ca }: Resumption = {},
+): Promise<ResumedAck> {
   const ack = await agent.resumed({
     entropy: randomBytes(64).toString("base64"),
     wall_clock_ns: String(BigInt(Date.now()) * 1_000_000n),
     ...(identity && { identity: { ...identity, machine_id: machineIdOf(identity.hostname) } }),
     ...(stayFrozen && { stay_frozen: true }),
+    ...(ca !== undefined && { ca }),
   });
   if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
-  return ack.health;
+  return ack;
 }
 
 /** A machine-id that all machines of a session share, and no other session has. */

@@ -81,7 +81,8 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
 /** Continues the guest under a placeholder identity, runs the first commands, and stops it again. */
 async function warmUp(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
-  assertGeneration(await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } }));
+  const { health } = await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } });
+  assertGeneration(health);
   for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
   await freezeAndStop(warm);
 }
