@@ -3,6 +3,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
 import { BoundConnections } from "./connections/bound-connections.ts";
 import { ConnectionLog } from "./connections/connection-log.ts";
+import { followConnections } from "./connections/follow-connections.ts";
 import { Interceptor, type InterceptorDeps } from "./connections/interceptor.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
 import { NameRateLimit } from "./dns/name-rate-limit.ts";
@@ -37,7 +38,8 @@ export async function startApp(config: GatewayConfig, log: Log) {
   const stopping = new AbortController();
   const background = [
     followTables({ node, tables, settled, log }, stopping.signal),
-    reportFlows({ node, egressLog, log }, stopping.signal),
+    followConnections({ node, bound: egress.bound, log }, stopping.signal),
+    reportFlows({ node, egressLog, takeRequests: () => egress.connectionLog.take(), log }, stopping.signal),
   ];
   return {
     reloadCertificate: () => previews.reloadCertificate(),

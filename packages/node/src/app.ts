@@ -26,6 +26,7 @@ import { continueWhenSpaceIsFree } from "./machines/out-of-space.ts";
 import { reconcile } from "./machines/reconcile.ts";
 import { MachineTable } from "./machines/table.ts";
 import { WarmPool } from "./machines/warm-pool.ts";
+import { Connections } from "./network/connections.ts";
 import { EgressLog } from "./network/egress-log.ts";
 import { keepFlowLog } from "./network/flow-log.ts";
 import { GatewayLink } from "./network/gateway-link.ts";
@@ -178,7 +179,7 @@ async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
   await fastifyServer.close().finally(() => clearInterval(again));
 }
 
-interface NetworkInit extends Omit<NetworksInit, "link"> {
+interface NetworkInit extends Omit<NetworksInit, "link" | "connections"> {
   /** How long a gateway that outlived the daemon's last process may take to reconnect. */
   expectGatewayMs: number;
   /** Routes of previews and how to keep them. Absent: none at first, and none are kept. */
@@ -200,11 +201,12 @@ export function createNetwork(init: NetworkInit): NodeNetwork {
       resolvers: host.resolvers,
     }),
   });
-  const networks = new Networks({ ...init, link });
+  const connections: Connections = new Connections(() => networks.sessionIds());
+  const networks: Networks = new Networks({ ...init, link, connections });
   const log = new EgressLog();
   const isNever: ReporterDeps["isNever"] = ({ address, protocol, port }) =>
     findRange(host.never, address) !== undefined &&
     !(protocol === "tcp" && isOpen(host.open ?? [], address, port));
   const reporter = new Reporter({ networks, log, isNever, pidOf, say });
-  return { networks, link, previews, wakes: new WakeRequests(), log, reporter };
+  return { networks, link, connections, previews, wakes: new WakeRequests(), log, reporter };
 }

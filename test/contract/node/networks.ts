@@ -1,5 +1,5 @@
-/** The network of a machine, preview routes, and wake requests. */
-import { NetworkReport, NodeInfo } from "@vivarium/contract/node";
+/** The network of a machine, preview routes, Connections, and wake requests. */
+import { NetworkReport, NodeInfo, type SessionConnections } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
@@ -37,6 +37,13 @@ export function networks(one: OneMachine): void {
       expect(await put(spec(5))).toMatchObject({ status: 200 });
     });
 
+    test("keeps the hosts that Connections bind, and is a conflict with others in the same generation", async () => {
+      const bound = { ...spec(6), bound_hosts: ["api.example"] };
+      for (const _again of [1, 2]) expect(await put(bound)).toMatchObject({ status: 200 });
+      expect(await put({ ...bound, bound_hosts: ["b.example"] })).toMatchObject(conflict);
+      expect(await put({ ...spec(7), bound_hosts: [] })).toMatchObject(refusal(400, "invalid"));
+    });
+
     test("is counted while the machine runs", async () => {
       // A reading is up to two seconds old.
       await eventually(async () => {
@@ -66,6 +73,65 @@ export function networks(one: OneMachine): void {
     expect(await put(version)).toMatchObject(conflict);
     expect(await put(version - 1, route)).toMatchObject(version > 1 ? conflict : refusal(400, "invalid"));
     expect(await put(version + 1)).toMatchObject({ status: 200 });
+  });
+
+  describe("Connections of a session", () => {
+    const put = (body: SessionConnections | object, id: string) =>
+      one.node.call("PUT", `/v1/connections/${id}`, body);
+    const renew = (...sessions: { session_id: string; version: number }[]) =>
+      one.node.call("PUT", "/v1/connections", { sessions });
+    const of = (session_id: string, version: number): SessionConnections => ({
+      ...{ session_id, version, connections: [], tombstones: [] },
+      ca: { certificate_pem: "certificate", key_pem: "key" },
+    });
+
+    // Control of a service that runs here sends leases too, which do not list these sessions: hence the repetition.
+    test("are answered with the version that the node has, with a machine and without", async () => {
+      let first = 1;
+      await eventually(async () => {
+        first += 10;
+        for (const id of [machineId.replace(/-1$/, ""), randomId()])
+          for (const [given, known] of [
+            [first, first],
+            [first, first],
+            [first - 1, first],
+            [first + 1, first + 1],
+          ] as const)
+            expect(await put(of(id, given), id)).toEqual({ status: 200, body: { version: known } });
+      });
+    });
+
+    test("are requested by a lease if the node lacks their version, and forgotten if it does not list them", async () => {
+      await eventually(async () => {
+        const [known, other] = [randomId(), randomId()];
+        const asks = async (versions: Record<string, number>, ...session_ids: string[]) => {
+          const sessions = Object.entries(versions).map(([session_id, version]) => ({ session_id, version }));
+          expect(await renew(...sessions)).toEqual({ status: 200, body: { session_ids } });
+        };
+        await put(of(known, 2), known);
+        await asks({ [known]: 2, [other]: 1 }, other);
+        await asks({ [known]: 1 });
+        await asks({ [known]: 3 }, known);
+        await put(of(known, 3), known);
+        await asks({ [known]: 3 });
+        await asks({});
+        await asks({ [known]: 3 }, known);
+      });
+    });
+
+    test("are refused in another form, or of another session than the path names", async () => {
+      const id = randomId();
+      const header = { name: "Authorization", value: "two\nlines" };
+      const connection = { name: "api", host: "api.example", methods: ["GET"], paths: ["/*"], header };
+      const bodies = [
+        of(randomId(), 1),
+        of(id, 0),
+        { ...of(id, 1), ca: undefined },
+        { ...of(id, 1), connections: [{ ...connection, generation: 1, expires_at: "2030-01-01T00:00:00Z" }] },
+      ];
+      for (const body of bodies) expect(await put(body, id)).toMatchObject(refusal(400, "invalid"));
+      expect(await renew({ session_id: id, version: 0 })).toMatchObject(refusal(400, "invalid"));
+    });
   });
 
   test("an outcome for an unknown wake request is refused", async () => {

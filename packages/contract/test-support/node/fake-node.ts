@@ -7,6 +7,7 @@ import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { putConnections, putLease } from "./connections.ts";
 import { exec, putFile } from "./exec.ts";
 import { serveGuest } from "./guest.ts";
 import { findMachine, listMachines, machineId } from "./machine-table.ts";
@@ -54,11 +55,15 @@ export class FakeNode extends NodeState {
     await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
   }
 
-  /** Simulates the death of the daemon: its socket refuses connections, its machines keep running. */
+  /**
+   * Simulates the death of the daemon: its socket refuses connections, its machines keep running, and it has forgotten
+   * the Connections of sessions.
+   */
   async goDown(): Promise<void> {
     const server = this.#server;
     if (!server) return;
     this.#server = undefined;
+    this.connections.clear();
     // Close the listener first: a client that reconnects meanwhile would keep the server open.
     const stopped = new Promise((resolve) => server.close(resolve));
     // A server emits "close" before its connections have closed: cut-off clients could still be answered.
@@ -93,7 +98,7 @@ export class FakeNode extends NodeState {
 }
 
 interface Call {
-  /** Id of the machine, snapshot or wake in the path. */
+  /** Id of the machine, session, snapshot or wake in the path. */
   id: string;
   query: URLSearchParams;
   /** The raw body. */
@@ -119,6 +124,8 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
     (await putFile(node, machineId(id), { path: query.get("path") ?? "", body, response })) ?? ANSWERED,
   "PUT machines/:id/network": (node, { id, json }) => putNetwork(node, machineId(id), json),
   "PUT previews": (node, { json }) => putPreviews(node, json),
+  "PUT connections": (node, { json }) => putLease(node, json),
+  "PUT connections/:id": (node, { id, json }) => putConnections(node, id, json),
   "GET network/:id": (node, { query }) => networkReport(node, query.get("after")),
   "GET wakes": async (node, { response }) => ({ wakes: await node.wakes.take(goneSignal(response)) }),
   "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),

@@ -4,11 +4,13 @@ import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type {
+  ConnectionLease,
   ExecCall,
   NetworkReport,
   NetworkSpec,
   NodeInfo,
   PreviewTable,
+  SessionConnections,
   SnapshotSpec,
   StartSpec,
   WakeOutcome,
@@ -70,6 +72,10 @@ export class NodeState {
   readonly networks = new Map<string, NetworkSpec>();
   /** Preview routes; `forgetPreviews` drops them. */
   previews: PreviewTable = { version: 0, routes: [] };
+  /** Connections by session id, as control last sent them. A restart of the node drops them. */
+  readonly connections = new Map<string, SessionConnections>();
+  /** Every lease that control sent, in order. */
+  readonly leases: ConnectionLease[] = [];
   /** The next network report. Unless the node is scripted, it also lists the other machines, without traffic. */
   report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
   /** How many reports were sent. */
@@ -96,6 +102,10 @@ export class NodeState {
   onNetwork: (machineId: string, spec: NetworkSpec) => Promise<void> | void = () => {};
   /** Runs before routes are in force. */
   onPreviews: (table: PreviewTable) => Promise<void> | void = () => {};
+  /** Runs before a session's Connections are in force. */
+  onConnections: (connections: SessionConnections) => Promise<void> | void = () => {};
+  /** Runs before a lease counts. */
+  onLease: (lease: ConnectionLease) => Promise<void> | void = () => {};
   /** Runs before a file of control is written; may abort the answer. */
   onFile: (path: string, response: ServerResponse) => void = () => {};
   /** Replaces a command; `output` begins its answer. */

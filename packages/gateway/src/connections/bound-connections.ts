@@ -52,6 +52,12 @@ export class BoundConnections {
     await Promise.all([...(session?.origins.values() ?? [])].map((origin) => origin.end("revoked")));
   }
 
+  /** Forgets all sessions but these. */
+  async keepOnly(sessionIds: ReadonlySet<string>): Promise<void> {
+    const others = [...this.#sessions.keys()].filter((id) => !sessionIds.has(id));
+    await Promise.all(others.map((id) => this.drop(id)));
+  }
+
   /** Control was reachable `ageMs` ago. */
   renewLease(ageMs = 0): void {
     this.#leasedUntil = Math.max(this.#leasedUntil, performance.now() - ageMs + LEASE_MS);

@@ -1,9 +1,10 @@
 import { ConnectionEntry } from "@vivarium/contract/gateway";
 import { expect, test } from "vitest";
-import { ConnectionLog } from "./connection-log.ts";
+import { ConnectionLog, type LoggedRequest } from "./connection-log.ts";
 import { Credential } from "./credential.ts";
 
-const entry = (change: Partial<ConnectionEntry> = {}): ConnectionEntry => ({
+const entry = (change: Partial<LoggedRequest> = {}): LoggedRequest => ({
+  machine_id: "mch_1",
   ...{ session_id: "ses_1", at: "2026-01-01T00:00:00.000Z", connection: "api", host: "api.example" },
   ...{ event: "used", method: "GET", path: "/", bytes_out: 0, bytes_in: 0 },
   ...change,

@@ -6,13 +6,16 @@ const MAX_HELD = 40_000;
 /** Entries in one report. */
 const MAX_TAKEN = 1_000;
 
+/** A request, with the machine that made it. */
+export type LoggedRequest = ConnectionEntry & { machine_id: string };
+
 export class ConnectionLog {
-  #entries: ConnectionEntry[] = [];
+  #entries: LoggedRequest[] = [];
   #ofSession = new Map<string, number>();
   #lost = 0;
 
   /** Answers that carried a credential are kept beyond the limit of their session: they are few. */
-  add(entry: ConnectionEntry): void {
+  add(entry: LoggedRequest): void {
     const known = this.#ofSession.get(entry.session_id) ?? 0;
     const isTooMany = known >= MAX_OF_SESSION && entry.event !== "reflected";
     if (isTooMany || this.#entries.length >= MAX_HELD) {
@@ -24,7 +27,7 @@ export class ConnectionLog {
   }
 
   /** Removes and returns the oldest entries; undefined when there is nothing to report. */
-  take(): { entries: ConnectionEntry[]; lost: number } | undefined {
+  take(): { entries: LoggedRequest[]; lost: number } | undefined {
     if (this.#entries.length === 0 && this.#lost === 0) return undefined;
     const entries = this.#entries.splice(0, MAX_TAKEN);
     for (const { session_id } of entries) {

@@ -11,6 +11,7 @@ import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
 import { normaliseName } from "../policy/names.ts";
 import type { BoundConnections } from "./bound-connections.ts";
+import type { LoggedRequest } from "./connection-log.ts";
 import { serveRequest } from "./exchange.ts";
 import { createHttp1 } from "./guest-http1.ts";
 import { serveHttp2 } from "./guest-http2.ts";
@@ -43,6 +44,7 @@ const HTTP1 = "http/1.1";
 /** A connection of a guest, whose ClientHello names a bound origin. */
 export interface BoundFlow {
   guest: Socket;
+  machineId: string;
   sessionId: string;
   /** Whether the session's egress policy allows the origin now. */
   isAllowed: () => boolean;
@@ -53,7 +55,7 @@ export interface BoundFlow {
 export interface InterceptorDeps {
   bound: BoundConnections;
   log: Log;
-  report: (entry: ConnectionEntry) => void;
+  report: (entry: LoggedRequest) => void;
   /** Certificates of authorities that origins are verified with. Default: the host's. */
   roots?: SecureContext;
   limits?: Partial<Limits>;
@@ -86,7 +88,11 @@ export class Interceptor {
     const connection = new GuestConnection({
       ...{ flow, origin, bound, log, limits: this.#limits, roots: this.#roots },
       report: (entry) =>
-        report({ ...entry, session_id: flow.sessionId, connection: origin.name, host: origin.host }),
+        report({
+          ...entry,
+          ...{ machine_id: flow.machineId, session_id: flow.sessionId },
+          ...{ connection: origin.name, host: origin.host },
+        }),
     });
     flow.guest.unshift(received);
     // A guest that ends its side has left: no request is whole without its answer.

@@ -29,6 +29,43 @@ describe("lines of the egress log", () => {
     expect(log.take()).toBeUndefined();
   });
 
+  test("of requests become one only if Connection, method, path, rule, status and outcome are equal", () => {
+    const request = (overrides: Partial<EgressEntry> = {}) =>
+      entry({
+        ...{ kind: "connection", verdict: "allowed", reason: "connection_used", connection: "api" },
+        ...{ method: "GET", path: "/v1/items", rule: 0, status: 200 },
+        ...overrides,
+      });
+    const log = new EgressLog();
+    for (let at = 0; at < 3; at += 1) log.add(request());
+    const others: Partial<EgressEntry>[] = [
+      { connection: "other" },
+      { method: "HEAD" },
+      { path: "/v1/item" },
+      { rule: 1 },
+      { status: 201 },
+      { is_unscanned: true },
+      { reason: "connection_reflected" },
+      { verdict: "denied", reason: "connection_rule_denied" },
+    ];
+    for (const other of others) log.add(request(other));
+    const { entries } = log.take() ?? { entries: [] };
+    expect(entries).toHaveLength(1 + others.length);
+    expect(entries[0]).toMatchObject({ count: 3, bytes_out: 30, bytes_in: 60, path: "/v1/items" });
+    expect(() => entries.map((line) => EgressEntry.parse(line))).not.toThrow();
+  });
+
+  test("of a machine with a thousand requests a second are whole, and answers with a credential are never lost", () => {
+    const request = (at: number) =>
+      entry({ kind: "connection", verdict: "allowed", reason: "connection_used", path: `/${at}` });
+    const log = new EgressLog();
+    for (let at = 0; at < 2_000; at += 1) log.add(request(at));
+    log.add({ ...request(0), reason: "connection_reflected" });
+    const [first, second] = [log.take(), log.take()];
+    expect([first?.entries.length, second?.entries.length, first?.lost]).toEqual([1_000, 1, 1_000]);
+    expect(second?.entries).toMatchObject([{ reason: "connection_reflected" }]);
+  });
+
   test("of one machine that is flooded are bounded and counted, and cost another none", () => {
     const log = new EgressLog();
     for (let at = 0; at < 10_000; at += 1) log.add(entry({ host: `n${at}.example` }));

@@ -1,7 +1,8 @@
 /**
  * Collects the lines of the egress log until they are sent to the node, and merges equal lines. Lines are limited per
- * machine, so that one machine cannot crowd out the lines of others. Questions and connections, allowed and refused,
- * have a limit each, so that a guest cannot hide its connections behind a flood of questions or refused attempts.
+ * machine, so that one machine cannot crowd out the lines of others. Questions, connections and requests through
+ * Connections, allowed and refused, have a limit each, so that a guest cannot hide its connections behind a flood of
+ * questions or refused attempts. So have answers that carried a credential: they suspend a Connection.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
@@ -9,6 +10,8 @@ import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 const MAX_LINES = 1000;
 /** Unsent lines per machine and kind: questions or connections, allowed or refused. */
 const MAX_LINES_PER_MACHINE = 200;
+/** The same of requests through Connections: as many as a guest can make in a second. */
+const MAX_REQUESTS_PER_MACHINE = 1000;
 /** Unsent lines of all machines, while the node cannot be reached. */
 const MAX_HELD = 40_000;
 const MAX_SESSIONS = 10_000;
@@ -20,7 +23,7 @@ export class EgressLog {
   #lost = 0;
   #sessions = new Set<string>();
 
-  /** Merges equal refusals and equal DNS questions into one line. An allowed connection has a line of its own. */
+  /** Merges equal refusals, DNS questions and requests into one line. An allowed connection has a line of its own. */
   add(entry: EgressEntry): void {
     const key = this.#keyOf(entry);
     const alike = this.#lines.get(key);
@@ -32,12 +35,18 @@ export class EgressLog {
     }
     const budget = budgetOf(entry);
     const lines = this.#linesOf.get(budget) ?? 0;
-    if (lines >= MAX_LINES_PER_MACHINE || this.#lines.size >= MAX_HELD) {
+    const most = entry.kind === "connection" ? MAX_REQUESTS_PER_MACHINE : MAX_LINES_PER_MACHINE;
+    if (lines >= most || this.#lines.size >= MAX_HELD) {
       this.#lost += 1;
       return;
     }
     this.#linesOf.set(budget, lines + 1);
     this.#lines.set(key, { ...entry });
+  }
+
+  /** Counts lines that were lost before they came here. */
+  addLost(count: number): void {
+    this.#lost += count;
   }
 
   /** Notes that a preview of this session carried bytes. */
@@ -68,21 +77,25 @@ export class EgressLog {
 
   /** Puts back a report that could not be sent. */
   giveBack(flows: Flows): void {
-    this.#lost += flows.lost;
+    this.addLost(flows.lost);
     for (const entry of flows.entries) this.add(entry);
     for (const sessionId of flows.active_sessions) this.active(sessionId);
   }
 
   #keyOf(entry: EgressEntry): string {
-    if (entry.verdict === "allowed" && entry.kind !== "dns") {
+    if (entry.verdict === "allowed" && entry.kind !== "dns" && entry.kind !== "connection") {
       this.#unique += 1;
       return `flow ${this.#unique}`;
     }
     const { machine_id, kind, host, address, port, verdict, reason } = entry;
-    return JSON.stringify([machine_id, kind, host, address, port, verdict, reason]);
+    const { connection, method, path, rule, status, is_unscanned } = entry;
+    const request = [connection, method, path, rule, status, is_unscanned];
+    return JSON.stringify([machine_id, kind, host, address, port, verdict, reason, ...request]);
   }
 }
 
-function budgetOf({ machine_id, kind, verdict }: EgressEntry): string {
-  return `${machine_id} ${kind === "dns" ? "questions" : "connections"} ${verdict}`;
+function budgetOf({ machine_id, kind, verdict, reason }: EgressEntry): string {
+  if (reason === "connection_reflected") return `${machine_id} reflected`;
+  const what = kind === "dns" ? "questions" : kind === "connection" ? "requests" : "connections";
+  return `${machine_id} ${what} ${verdict}`;
 }

@@ -55,10 +55,10 @@ async function serve(deps: FrontDeps, flow: GuestFlow): Promise<void> {
 }
 
 async function intercept(deps: FrontDeps, flow: GuestFlow, origin: Origin, received: Buffer): Promise<void> {
-  const { guest, sessionId } = flow;
+  const { guest, machineId, sessionId } = flow;
   const isAllowed = () => flow.isOpen && flow.admittedHost === origin.host;
   await deps.interceptor.serve(
-    { guest, sessionId, isAllowed, dial: () => dial(deps, flow) },
+    { guest, machineId, sessionId, isAllowed, dial: () => dial(deps, flow) },
     origin,
     received,
   );

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { type GatewayConnection, GatewayLink } from "./gateway-link.ts";
+import { GatewayLink } from "./gateway-link.ts";
+import type { GatewayConnection } from "./gateway-stream.ts";
 
 const newLink = (expectGatewayMs = 0) =>
   new GatewayLink({
@@ -26,7 +27,7 @@ it("sends the newest tables at once, and once for many changes", async () => {
   const link = newLink();
   link.publish();
   const connection = new Connection();
-  link.connect(connection);
+  link.stream.connect(connection);
   expect(connection.sent).toEqual([2]);
   link.publish();
   link.publish();
@@ -38,41 +39,41 @@ it("waits for a connection that is full, and then sends only the newest tables",
   const link = newLink();
   const connection = new Connection();
   connection.takesMore = false;
-  link.connect(connection);
+  link.stream.connect(connection);
   for (let i = 0; i < 3; i++) {
     link.publish();
     await nextTick();
   }
   expect(connection.sent).toEqual([1]);
   connection.takesMore = true;
-  link.ready(connection);
+  link.stream.ready(connection);
   expect(connection.sent).toEqual([1, 4]);
 });
 
 it("closes the older connection, and no longer counts its confirmations", async () => {
   const link = newLink();
   const [older, newer] = [new Connection(), new Connection()];
-  link.connect(older);
-  link.applied(1);
+  link.stream.connect(older);
+  link.stream.applied(1);
   expect(await link.confirmed(1, 50)).toBe(true);
-  link.connect(newer);
+  link.stream.connect(newer);
   expect(older.isClosed).toBe(true);
-  link.disconnect(older);
+  link.stream.disconnect(older);
   expect(link.isConnected).toBe(true);
   expect(await link.confirmed(1, 50)).toBe(false);
-  link.applied(1);
+  link.stream.applied(1);
   expect(await link.confirmed(1, 50)).toBe(true);
 });
 
 it("ignores a confirmation of tables that were not sent, and takes a later one for an earlier version", async () => {
   const link = newLink();
-  link.connect(new Connection());
+  link.stream.connect(new Connection());
   const version = link.publish();
-  link.applied(99);
+  link.stream.applied(99);
   expect(await link.confirmed(version, 50)).toBe(false);
   const later = link.publish();
   await nextTick();
-  link.applied(later);
+  link.stream.applied(later);
   expect(await link.confirmed(version, 50)).toBe(true);
 });
 
@@ -85,9 +86,9 @@ it("counts a version as outdated at once without a gateway, but waits for a gate
   });
   await nextTick();
   expect(isOutdated).toBe(false);
-  link.connect(new Connection());
+  link.stream.connect(new Connection());
   await nextTick();
   expect(isOutdated).toBe(false);
-  link.applied(1);
+  link.stream.applied(1);
   await outdated;
 });

@@ -7,6 +7,8 @@ export interface KernelPolicy {
   addresses: string[];
   /** IPv4 entries with a port, likewise. */
   addressPorts: { address: string; port: number }[];
+  /** Whether the gateway gets all TCP to port 443 in mode `allow`. In mode `deny` it does so anyway. */
+  isBound: boolean;
   exposed: number[];
   limitBytes: number | undefined;
 }
@@ -31,7 +33,14 @@ export function kernelPolicyOf(spec: NetworkSpec): KernelPolicy {
     else addressPorts.push({ address, port: Number(port) });
   }
   const exposed = [...new Set(spec.exposed)].sort((a, b) => a - b);
-  return { mode, addresses: [...addresses], addressPorts, exposed, limitBytes: spec.egress_limit_bytes };
+  return {
+    mode,
+    addresses: [...addresses],
+    addressPorts,
+    isBound: mode === "allow" && spec.bound_hosts !== undefined,
+    exposed,
+    limitBytes: spec.egress_limit_bytes,
+  };
 }
 
 /** Whether an entry `host:port` or `*.host:port` of the policy lets this name be reached on this port. */

@@ -32,6 +32,7 @@ import type { SlotNetwork } from "./slot-network.ts";
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;
 const OTHER = 9000;
+const TLS = 443;
 /** The headers of a datagram, IP and UDP. */
 const IP_UDP_BYTES = 28;
 const PATIENCE = { timeout: 10_000 };
@@ -218,6 +219,48 @@ describe("a change of policy", () => {
     await late.connect();
     expect(late.machine?.generation).toBe(6);
     await change(specOf(6, "deny"));
+  });
+});
+
+describe("hosts that Connections bind", () => {
+  const bound = { bound_hosts: ["api.example"] };
+  const direct = () => net.guest.ask(OUTSIDE.first, TLS, "x");
+  beforeAll(async () => {
+    await net.outside.listen(OUTSIDE.first, TLS);
+  });
+
+  it("are in the tables, and a change of them is judged like a change of policy", async () => {
+    await startMachine(specOf(1, "allow"));
+    const [flow, other] = [
+      await net.guest.dial(OUTSIDE.first, TLS),
+      await net.guest.dial(OUTSIDE.first, WEB),
+    ];
+    expect([await net.guest.say(flow, "a"), await net.guest.say(other, "b")]).toEqual(["a", "b"]);
+    await change(specOf(2, "allow", [], bound));
+    expect(gateway?.machine).toMatchObject({ generation: 2, ...bound });
+    expect([await net.guest.say(flow, "c"), await net.guest.say(other, "d")]).toEqual(["closed", "d"]);
+    // Nothing listens for the gateway here.
+    expect(await direct()).toBe("ECONNREFUSED");
+    const before = kept?.mark ?? 0;
+    await change(specOf(3, "allow", [], { bound_hosts: ["api.example", "b.example"] }));
+    expect(kept?.mark).toBe(before + 1);
+    await change(specOf(4, "allow", [], { bound_hosts: ["api.example", "b.example"], exposed: [3000] }));
+    expect(kept?.mark).toBe(before + 1);
+  });
+
+  it("are bound from the machine's first packet on, also in a namespace that was prepared without them", async () => {
+    await startMachine(specOf(1, "allow", [], bound));
+    expect(await direct()).toBe("ECONNREFUSED");
+    expect(gateway?.machine).toMatchObject(bound);
+    await server.close();
+    await startNetwork();
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "allow", [], bound), undefined);
+    expect(await direct()).toBe("ECONNREFUSED");
+    await change(specOf(2, "allow", [], { ...bound, exposed: [3000] })).catch(() => {});
+    expect(await direct()).toBe("ECONNREFUSED");
+    const late = new ScriptedGateway();
+    await late.connect();
+    expect(late.machine).toMatchObject({ generation: 2, ...bound });
   });
 });
 

@@ -10,6 +10,7 @@ import type { HostNetwork } from "../host/host-network.ts";
 import { nftIn } from "../host/netns.ts";
 import type { Slot } from "../host/slots.ts";
 import { NodeError } from "../node-error.ts";
+import type { Connections } from "./connections.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import { allowsPin, kernelPolicyOf, networkWithoutEntries } from "./kernel-policy.ts";
 import type { KeptPin } from "./pins.ts";
@@ -41,6 +42,8 @@ export interface NetworksInit {
   host: HostNetwork;
   closeSmtp: boolean;
   link: GatewayLink;
+  /** Is notified when a session gets or loses a machine. */
+  connections: Pick<Connections, "stream" | "machinesChanged" | "confirmed">;
   /** Writes the spec beside the machine's journal, durably. */
   keep: (machineId: string, kept: KeptNetwork) => Promise<void>;
   /** Writes its pins, until the next reboot: a change after a restart of the daemon would end their flows otherwise. */
@@ -85,6 +88,7 @@ export class Networks {
       network.mark = FIRST_MARK;
     }
     network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
+    this.#init.connections.machinesChanged();
   }
 
   /**
@@ -105,6 +109,7 @@ export class Networks {
     network.pins.restore(pins);
     this.#bySlot.set(slot.number, network);
     network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
+    this.#init.connections.machinesChanged();
     const found = await readInForce(slot);
     if (found === undefined) {
       // The namespace has the rules of another version of this daemon.
@@ -137,12 +142,19 @@ export class Networks {
     );
   }
 
-  /** Waits until the gateway knows this machine, if a gateway is connected. Without one, names stay refused. */
+  /**
+   * Waits until the gateway knows this machine and its session's Connections, if a gateway is connected. Without one, names
+   * stay refused.
+   */
   async known(slot: Slot, limitMs: number): Promise<void> {
-    const { link, log } = this.#init;
+    const { link, connections, log } = this.#init;
     const machine = this.#get(slot).machine;
-    if (!machine || !link.isConnected) return;
-    if (!(await link.confirmed(machine.version, limitMs)))
+    if (!machine) return;
+    const confirmed = await Promise.all([
+      !link.isConnected || link.confirmed(machine.version, limitMs),
+      !connections.stream.isConnected || connections.confirmed(sessionIdOf(machine.machineId), limitMs),
+    ]);
+    if (confirmed.includes(false))
       log.warn({ machine: machine.machineId }, "the gateway is slow to take a machine in");
   }
 
@@ -183,6 +195,7 @@ export class Networks {
     const known = this.#bySlot.get(slot.number);
     this.#bySlot.delete(slot.number);
     const version = this.#init.link.publish();
+    this.#init.connections.machinesChanged();
     if (known && !known.machine) return;
     await this.#init.link.outdated(version);
   }
@@ -195,6 +208,11 @@ export class Networks {
     return [...this.#bySlot.values()];
   }
 
+  /** Sessions that have a machine in a slot. */
+  sessionIds(): Set<string> {
+    return new Set(this.all().flatMap(({ machine }) => (machine ? [sessionIdOf(machine.machineId)] : [])));
+  }
+
   toGatewaySlots(): GatewaySlot[] {
     return this.all().map(({ slot, machine }) => ({
       host_address: slot.hostAddress,
@@ -202,9 +220,10 @@ export class Networks {
       ...(machine && {
         machine: {
           machine_id: machine.machineId,
-          session_id: machine.machineId.replace(/-\d+$/, ""),
+          session_id: sessionIdOf(machine.machineId),
           generation: machine.spec.generation,
           egress: machine.spec.egress,
+          bound_hosts: machine.spec.bound_hosts,
         },
       }),
     }));
@@ -222,7 +241,7 @@ export class Networks {
     const limitBytes = await this.#limitFor(network, spec);
     if (!isSame) {
       // Under the same egress policy the mark stays, so that open flows are not judged again.
-      const isSamePolicy = JSON.stringify(current.spec.egress) === JSON.stringify(spec.egress);
+      const isSamePolicy = JSON.stringify(policyOf(current.spec)) === JSON.stringify(policyOf(spec));
       const mark = isSamePolicy ? network.mark : network.mark + 1;
       await this.#init.keep(machineId, { spec, mark });
       network.mark = mark;
@@ -302,6 +321,11 @@ export class Networks {
     throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
   }
 }
+
+const sessionIdOf = (machineId: string) => machineId.replace(/-\d+$/, "");
+
+/** The part of a spec that open flows are judged by. */
+const policyOf = ({ egress, bound_hosts }: NetworkSpec) => ({ egress, bound_hosts });
 
 function isCurrent({ machine }: SlotNetwork, pin: Pin): boolean {
   return machine?.machineId === pin.machine_id && machine.spec.generation === pin.generation;

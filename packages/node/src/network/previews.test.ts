@@ -51,10 +51,10 @@ function linkOf(previews: Previews): { link: GatewayLink; sent: number[][] } {
   const send = (line: string) => {
     const tables = JSON.parse(line) as { version: number; routes: PreviewRoute[] };
     sent.push(tables.routes.map(({ port }) => port));
-    setImmediate(() => link.applied(tables.version));
+    setImmediate(() => link.stream.applied(tables.version));
     return true;
   };
-  link.connect({ send, close: () => undefined });
+  link.stream.connect({ send, close: () => undefined });
   return { link, sent };
 }
 

@@ -139,6 +139,59 @@ describe("mode deny", () => {
   });
 });
 
+describe("mode allow of a session with Connections", () => {
+  const bound = specOf("allow", [], { bound_hosts: ["api.example"] });
+
+  it("sends all TCP of port 443 to the gateway, and refuses it as UDP; every other port stays direct", async () => {
+    await load(bound);
+    expect(await net.guest.ask(OUTSIDE.first, 443, "a")).toBe("a");
+    expect(await net.guest.udp(OUTSIDE.first, 443, "x")).toBe("silence");
+    expect(await outsideLog()).toEqual([]);
+    expect(new Set(await gatewayLog())).toEqual(new Set([`tcp ${GATEWAY_PORTS.tls}`]));
+    expect(await net.guest.ask(OUTSIDE.first, 80, "b")).toBe("b");
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "c")).toBe("c");
+    expect(await net.ping(OUTSIDE.first)).toBe(true);
+    expect(new Set(await outsideLog())).toEqual(
+      new Set([`tcp ${OUTSIDE.first}:80`, `udp ${OUTSIDE.first}:${WEB}`]),
+    );
+    await withoutRule("judge", "proto-dst 443");
+    expect(await net.guest.udp(OUTSIDE.first, 443, "through")).toBe("through");
+    await withoutRule("by_mode", "tcp dport 443");
+    expect(await net.guest.ask(OUTSIDE.first, 443, "past the gateway")).toBe("past the gateway");
+    expect(await outsideLog()).toContain(`tcp ${OUTSIDE.first}:443`);
+  });
+
+  it("sends to the gateway only what a guest may reach: never-ranges are refused but for what the operator opened", async () => {
+    await load(bound, { open: [{ range: `${OUTSIDE.private}/32`, port: 443 }] });
+    expect(await net.guest.dial(OUTSIDE.metadata, 443)).toBe("ECONNREFUSED");
+    expect(await gatewayLog()).toEqual([]);
+    expect(await net.guest.ask(OUTSIDE.private, 443, "a")).toBe("a");
+    expect(new Set(await gatewayLog())).toEqual(new Set([`tcp ${GATEWAY_PORTS.tls}`]));
+    expect(await outsideLog()).toEqual([]);
+  });
+
+  it("ends what was open on 443 before, and leaves flows of other ports", async () => {
+    await load(specOf("allow"));
+    const direct = await net.guest.dial(OUTSIDE.first, 443);
+    const other = await net.guest.dial(OUTSIDE.first, WEB);
+    expect([await net.guest.say(direct, "a"), await net.guest.say(other, "b")]).toEqual(["a", "b"]);
+    await change(bound, []);
+    await net.outside.log();
+    expect([await net.guest.say(direct, "c"), await net.guest.say(other, "d")]).toEqual(["closed", "d"]);
+    expect((await net.outside.log()).map(({ text }) => text)).toEqual(["d"]);
+  });
+});
+
+describe("mode deny of a session with Connections", () => {
+  it("is as without them: an allowed address is reached directly", async () => {
+    await load(specOf("deny", [OUTSIDE.first], { bound_hosts: ["api.example"] }));
+    expect(await net.guest.ask(OUTSIDE.first, 443, "a")).toBe("a");
+    expect(await gatewayLog()).toEqual([]);
+    expect(await net.guest.ask(OUTSIDE.second, 443, "b")).toBe("b");
+    expect(new Set(await gatewayLog())).toEqual(new Set([`tcp ${GATEWAY_PORTS.tls}`]));
+  });
+});
+
 describe("the rules, in both modes,", () => {
   it.each(["allow", "deny"] as const)("nothing reaches a never-range in mode %s", async (mode) => {
     await load(specOf(mode));

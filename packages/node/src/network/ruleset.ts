@@ -220,6 +220,11 @@ function contentOf(
   { mark, generation }: { mark: number; generation: number },
 ): string {
   const isDeny = policy.mode === "deny";
+  const { tls, http } = GATEWAY_PORTS;
+  const redirects: Redirect[] = [
+    ...(isDeny ? [{ port: 80, to: http }] : []),
+    ...(isDeny || policy.isBound ? [{ port: 443, to: tls }] : []),
+  ];
   return `
 add quota ${TABLE} cap { over ${policy.limitBytes ?? NO_LIMIT} bytes }
 ${openElements(TABLE, input.open ?? [])}
@@ -228,7 +233,7 @@ ${elements("allow_ipport", policy.addressPorts.map(pairOf))}
 ${elements("exposed", policy.exposed.map(String))}
 table ${TABLE} {
   chain by_mode {
-${isDeny ? toGateway(input.hostAddress) : ""}
+${toGateway(input.hostAddress, redirects)}
   }
   chain judged {
     ct mark ${mark} ct state established,related goto granted comment "generation ${generation}"
@@ -241,21 +246,39 @@ ${isDeny ? toGateway(input.hostAddress) : ""}
     meta l4proto tcp ct original proto-dst 853 goto refuse
     meta l4proto udp ct original proto-dst 853 goto refuse
 ${input.closeSmtp ? `    meta l4proto tcp ct original proto-dst { ${SMTP_PORTS.join(", ")} } goto refuse` : ""}
+${policy.isBound ? NOTHING_ELSE_ON_443 : ""}
 ${isDeny ? ALLOWED_IN_DENY(mark) : ALLOWED_IN_ALLOW(mark)}
     goto refuse
   }
 }`;
 }
 
-/** Redirects HTTP and TLS to the gateway, which judges by name, unless the address is allowed or can never be reached. */
-function toGateway(hostAddress: string): string {
+/** A TCP port that a guest dials, and the port of the gateway that it reaches. */
+interface Redirect {
+  port: number;
+  to: number;
+}
+
+/**
+ * Redirects TCP ports to ports of the gateway, which judges by name, unless the address is allowed or can never be
+ * reached.
+ */
+function toGateway(hostAddress: string, redirects: Redirect[]): string {
+  if (redirects.length === 0) return "";
   return `
     ip daddr @never4 ip daddr . tcp dport != @open4 return
     ip daddr @allow_ip return
     ip daddr . tcp dport @allow_ipport return
-    tcp dport 80 dnat ip to ${hostAddress}:${GATEWAY_PORTS.http}
-    tcp dport 443 dnat ip to ${hostAddress}:${GATEWAY_PORTS.tls}`;
+${redirects.map(({ port, to }) => `    tcp dport ${port} dnat ip to ${hostAddress}:${to}`).join("\n")}`;
 }
+
+/**
+ * Rules of mode `allow` for a session with Connections: flows on 443 that were opened before its first one end, and
+ * clients fall back from QUIC, in which the gateway cannot verify a name, to TCP.
+ */
+const NOTHING_ELSE_ON_443 = `
+    meta l4proto tcp ct original proto-dst 443 goto refuse
+    meta l4proto udp ct original proto-dst 443 goto refuse`;
 
 /** Rules of mode `deny`. UDP 443 (QUIC) is refused, because the gateway cannot verify a name in it. */
 const ALLOWED_IN_DENY = (mark: number) => `

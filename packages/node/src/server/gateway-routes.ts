@@ -1,7 +1,8 @@
-/** Routes of contract/gateway: the tables as an endless stream, and the gateway's reports. */
+/** Routes of contract/gateway: tables and Connections as endless streams, and the gateway's reports. */
 import type { ServerResponse } from "node:http";
-import { Applied, Flows, Pin, WakeCall } from "@vivarium/contract/gateway";
+import { Applied, ConnectionsApplied, Flows, Pin, WakeCall } from "@vivarium/contract/gateway";
 import type { FastifyInstance } from "fastify";
+import type { GatewayStream } from "../network/gateway-stream.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
 import { parse } from "./params.ts";
 import { answerRefusals } from "./refusals.ts";
@@ -13,12 +14,21 @@ export function registerGatewayRoutes(server: FastifyInstance, network: NodeNetw
 
   server.get("/v1/tables", (_request, reply) => {
     reply.hijack();
-    reply.raw.writeHead(200, { "content-type": "application/x-ndjson" });
-    streamTables(network, reply.raw);
+    streamLines(network.link.stream, reply.raw);
   });
 
   server.post("/v1/applied", async (request, reply) => {
-    network.link.applied(parse(Applied, request.body).version);
+    network.link.stream.applied(parse(Applied, request.body).version);
+    return reply.code(204).send();
+  });
+
+  server.get("/v1/connections", (_request, reply) => {
+    reply.hijack();
+    streamLines(network.connections.stream, reply.raw);
+  });
+
+  server.post("/v1/connections/applied", async (request, reply) => {
+    network.connections.stream.applied(parse(ConnectionsApplied, request.body).seq);
     return reply.code(204).send();
   });
 
@@ -37,17 +47,20 @@ export function registerGatewayRoutes(server: FastifyInstance, network: NodeNetw
   });
 }
 
-function streamTables({ link }: NodeNetwork, response: ServerResponse): void {
+function streamLines(stream: GatewayStream, response: ServerResponse): void {
+  response.writeHead(200, { "content-type": "application/x-ndjson" });
+  // A stream that has nothing to send yet is open all the same.
+  response.flushHeaders();
   const connection = {
     send: (line: string) => response.write(`${line}\n`),
     close: () => response.destroy(),
   };
   const heartbeats = setInterval(() => response.write("\n"), HEARTBEAT_MS);
-  response.on("drain", () => link.ready(connection));
+  response.on("drain", () => stream.ready(connection));
   response.on("error", () => response.destroy());
   response.on("close", () => {
     clearInterval(heartbeats);
-    link.disconnect(connection);
+    stream.disconnect(connection);
   });
-  link.connect(connection);
+  stream.connect(connection);
 }

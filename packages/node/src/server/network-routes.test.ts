@@ -35,9 +35,9 @@ async function call(method: "GET" | "PUT" | "POST", url: string, payload?: objec
 
 /** A gateway that confirms everything. */
 function connectGateway(): void {
-  network.link.connect({
+  network.link.stream.connect({
     send: (line) => {
-      setImmediate(() => network.link.applied(JSON.parse(line).version));
+      setImmediate(() => network.link.stream.applied(JSON.parse(line).version));
       return true;
     },
     close: () => {},

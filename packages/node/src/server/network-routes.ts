@@ -1,12 +1,20 @@
 /** Routes of the network part of contract/node. */
-import { NetworkSpec, PreviewTable, WakeOutcome } from "@vivarium/contract/node";
+import {
+  ConnectionLease,
+  NetworkSpec,
+  PreviewTable,
+  SessionConnections,
+  WakeOutcome,
+} from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { changeNetwork } from "../machines/change-network.ts";
 import type { MachineDeps } from "../machines/deps.ts";
+import { NodeError } from "../node-error.ts";
 import { machineId, parse } from "./params.ts";
 
 const ReportQuery = z.object({ after: z.string().max(100).optional() });
+const SessionParams = z.object({ session_id: z.string() });
 const WakeParams = z.object({ wake_id: z.string() });
 
 export function registerNetworkRoutes(
@@ -25,6 +33,18 @@ export function registerNetworkRoutes(
     const table = parse(PreviewTable, request.body);
     await network.previews.replace(network.link, table);
     return { version: table.version };
+  });
+
+  server.put("/v1/connections", (request) => ({
+    session_ids: network.connections.renew(parse(ConnectionLease, request.body)),
+  }));
+
+  server.put("/v1/connections/:session_id", async (request) => {
+    const { session_id } = parse(SessionParams, request.params);
+    const connections = parse(SessionConnections, request.body);
+    if (connections.session_id !== session_id)
+      throw new NodeError("invalid", "session_id: it is another session than that of the path");
+    return { version: await network.connections.put(connections) };
   });
 
   server.get("/v1/network/report", (request) =>

@@ -1,0 +1,32 @@
+/** Connections of sessions at the fake node: in force at once, in memory alone, forgotten when the node goes down. */
+import { ConnectionLease, SessionConnections } from "@vivarium/contract/node";
+import { Refusal, valid } from "./refusal.ts";
+import type { NodeState } from "./state.ts";
+
+/** Renews the lease. Returns the sessions whose version the node lacks. */
+export async function putLease(state: NodeState, body: unknown): Promise<{ session_ids: string[] }> {
+  const lease = valid(ConnectionLease.safeParse(body));
+  await state.onLease(lease);
+  state.leases.push(lease);
+  const listed = new Set(lease.sessions.map(({ session_id }) => session_id));
+  for (const id of state.connections.keys()) if (!listed.has(id)) state.connections.delete(id);
+  const lacking = lease.sessions.filter(
+    ({ session_id, version }) => (state.connections.get(session_id)?.version ?? 0) < version,
+  );
+  return { session_ids: lacking.map(({ session_id }) => session_id) };
+}
+
+export async function putConnections(
+  state: NodeState,
+  sessionId: string,
+  body: unknown,
+): Promise<{ version: number }> {
+  const sent = valid(SessionConnections.safeParse(body));
+  if (sent.session_id !== sessionId)
+    throw new Refusal("invalid", "session_id: it is another session than that of the path");
+  await state.onConnections(sent);
+  const known = state.connections.get(sessionId);
+  if (known && known.version >= sent.version) return { version: known.version };
+  state.connections.set(sessionId, sent);
+  return { version: sent.version };
+}

@@ -1,0 +1,172 @@
+/**
+ * Connections of sessions, on their way from control to the gateway: the newest that control sent of each session, and
+ * the lease, which says that they are current. Hazard: they hold credentials in the clear. So they are kept in memory
+ * alone: nothing of them may reach a file, a log line or an error message, and a new process of the node has none.
+ */
+import type { ConnectionLine, SessionConnections } from "@vivarium/contract/gateway";
+import type { ConnectionLease } from "@vivarium/contract/node";
+import { NodeError } from "../node-error.ts";
+import { GatewayStream } from "./gateway-stream.ts";
+
+const CONFIRM_MS = 5_000;
+/** Without a machine a session's credentials are kept for this long after control last sent or listed them. */
+const KEEP_MS = 30_000;
+
+interface KnownSession {
+  connections: SessionConnections;
+  /** Set while the session has no machine here. */
+  forgetting: NodeJS.Timeout | undefined;
+}
+
+interface Lease {
+  /** When control called (`performance.now()`). */
+  at: number;
+  /** Newest version of each session, by control. */
+  versions: ReadonlyMap<string, number>;
+  /** Sessions whose version the node lacks although the lease before this one listed it. */
+  overdue: ReadonlySet<string>;
+  isSent: boolean;
+}
+
+export class Connections {
+  readonly stream: GatewayStream;
+  readonly #sessionsHere: () => ReadonlySet<string>;
+  readonly #known = new Map<string, KnownSession>();
+  #lease: Lease | undefined;
+  #seq = 0;
+  /** By session: the version that the gateway was sent on this connection, and the number of that line. */
+  readonly #sent = new Map<string, { version: number; seq: number }>();
+  /** The newest list of sessions that the gateway was sent on this connection. */
+  #sentOnly: string | undefined;
+
+  /** `sessionsHere`: ids of the sessions that have a machine in a slot. */
+  constructor(sessionsHere: () => ReadonlySet<string>) {
+    this.#sessionsHere = sessionsHere;
+    this.stream = new GatewayStream({ restart: () => this.#restart(), next: () => this.#next() });
+  }
+
+  /**
+   * Takes a session's Connections, unless it has newer ones. Resolves to the version that the node has, once the gateway
+   * confirmed it. A session without a machine here waits for nothing: only machines use Connections. One with a machine
+   * waits even if no gateway has connected yet, because a gateway that outlived the node's last process may hold an older
+   * credential.
+   */
+  async put(sent: SessionConnections): Promise<number> {
+    const { session_id: id } = sent;
+    const version = Math.max(sent.version, this.#versionOf(id));
+    if (sent.version > this.#versionOf(id)) this.#keep(id, sent);
+    this.stream.send();
+    if (await this.stream.holdsWithin(CONFIRM_MS, () => this.#isInForce(id, version))) return version;
+    throw new NodeError(
+      "network_unconfirmed",
+      "the gateway did not confirm the Connections in time; they are kept and sent when it is connected",
+    );
+  }
+
+  /**
+   * Control lists the newest version of every session that has Connections. Returns the sessions whose version the node
+   * lacks, and forgets those that are not listed.
+   */
+  renew({ sessions }: ConnectionLease): string[] {
+    const before = this.#lease?.versions;
+    const versions = new Map(sessions.map(({ session_id, version }) => [session_id, version]));
+    const lacking = [...versions.keys()].filter((id) => this.#versionOf(id) < (versions.get(id) ?? 0));
+    const overdue = new Set(lacking.filter((id) => this.#versionOf(id) < (before?.get(id) ?? 0)));
+    this.#lease = { at: performance.now(), versions, overdue, isSent: false };
+    for (const [id, { connections }] of [...this.#known]) {
+      if (!versions.has(id) || overdue.has(id)) this.#forget(id);
+      else this.#keep(id, connections);
+    }
+    this.stream.send();
+    return lacking;
+  }
+
+  /** Call when a slot got a machine, or lost its machine. */
+  machinesChanged(): void {
+    const here = this.#sessionsHere();
+    for (const [id, { connections, forgetting }] of [...this.#known])
+      if (here.has(id) !== (forgetting === undefined)) this.#keep(id, connections);
+    this.stream.send();
+  }
+
+  /** Whether the gateway confirms in time what the node knows of this session. */
+  async confirmed(sessionId: string, limitMs: number): Promise<boolean> {
+    const version = this.#versionOf(sessionId);
+    if (version === 0) return true;
+    return await this.stream.holdsWithin(limitMs, () => this.#isInForce(sessionId, version));
+  }
+
+  #isInForce(id: string, version: number): boolean {
+    if (!this.#sessionsHere().has(id)) return true;
+    const sent = this.#sent.get(id);
+    return sent !== undefined && sent.version >= version && this.stream.confirmed >= sent.seq;
+  }
+
+  #versionOf(id: string): number {
+    return this.#known.get(id)?.connections.version ?? 0;
+  }
+
+  #keep(id: string, connections: SessionConnections): void {
+    clearTimeout(this.#known.get(id)?.forgetting);
+    const isHere = this.#sessionsHere().has(id);
+    const forgetting = isHere ? undefined : setTimeout(() => this.#forget(id), KEEP_MS).unref();
+    this.#known.set(id, { connections, forgetting });
+  }
+
+  #forget(id: string): void {
+    clearTimeout(this.#known.get(id)?.forgetting);
+    this.#known.delete(id);
+  }
+
+  #restart(): void {
+    this.#sent.clear();
+    this.#sentOnly = undefined;
+    if (this.#lease) this.#lease.isSent = false;
+  }
+
+  /**
+   * The next line for the gateway, by comparing what it was sent with what it should have. The lease comes last: it
+   * counts for what was sent before it.
+   */
+  #next(): { text: string; number?: number } | undefined {
+    const here = this.#sessionsHere();
+    for (const [id, { connections }] of this.#known) {
+      const { version } = connections;
+      if (here.has(id) && this.#sent.get(id)?.version !== version) return this.#sessionLine(connections);
+    }
+    // Before the first lease it is unknown which sessions the gateway has from the node's last process.
+    const lease = this.#lease;
+    if (!lease) return undefined;
+    const only = [...here].filter((id) => this.#mayBeAtGateway(id, lease)).sort();
+    if (JSON.stringify(only) !== this.#sentOnly) return this.#onlyLine(only);
+    if (lease.isSent || only.some((id) => this.#versionOf(id) < (lease.versions.get(id) ?? 0)))
+      return undefined;
+    lease.isSent = true;
+    return lineOf({ type: "lease", age_ms: Math.round(performance.now() - lease.at) });
+  }
+
+  /**
+   * A session whose newest version the node lacks may still be at the gateway with an older one: after a restart of the node
+   * its guest's requests continue. The lease waits for the newest version meanwhile, because the older one may have been
+   * revoked. If the next lease comes first, the session is taken from the gateway, so that it does not hold up the others.
+   */
+  #mayBeAtGateway(id: string, { versions, overdue }: Lease): boolean {
+    return this.#known.has(id) || (versions.has(id) && !overdue.has(id));
+  }
+
+  #sessionLine(session: SessionConnections) {
+    const seq = ++this.#seq;
+    this.#sent.set(session.session_id, { version: session.version, seq });
+    return lineOf({ type: "session", seq, session });
+  }
+
+  #onlyLine(ids: string[]) {
+    for (const id of this.#sent.keys()) if (!ids.includes(id)) this.#sent.delete(id);
+    this.#sentOnly = JSON.stringify(ids);
+    return lineOf({ type: "only", seq: ++this.#seq, session_ids: ids });
+  }
+}
+
+function lineOf(line: ConnectionLine): { text: string; number?: number } {
+  return { text: JSON.stringify(line), ...("seq" in line && { number: line.seq }) };
+}
