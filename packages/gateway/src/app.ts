@@ -5,6 +5,7 @@ import { BoundConnections } from "./connections/bound-connections.ts";
 import { ConnectionLog } from "./connections/connection-log.ts";
 import { followConnections } from "./connections/follow-connections.ts";
 import { Interceptor, type InterceptorDeps } from "./connections/interceptor.ts";
+import { systemRoots } from "./connections/upstream.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
 import { NameRateLimit } from "./dns/name-rate-limit.ts";
 import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
@@ -26,7 +27,10 @@ export async function startApp(config: GatewayConfig, log: Log) {
   const node = new NodeClient(config.nodeSocket);
   const tables = new CurrentTables();
   const egressLog = new EgressLog();
-  const egress = startEgress({ node, tables, egressLog, log });
+  const { connectionRoots } = config;
+  // Read at once only where the operator has authorities: the host's store takes a while.
+  const interceptor = connectionRoots.length > 0 ? { roots: systemRoots(connectionRoots) } : undefined;
+  const egress = startEgress({ node, tables, egressLog, interceptor, log });
   const previews = await keepPreviews({
     config: config.previews,
     tables,
