@@ -218,10 +218,18 @@ describe("a lease", () => {
     await connections.put(of("a", 1));
     renew({ a: 1 });
     gateway.take();
+    vi.advanceTimersByTime(10_000);
     renew({});
     expect(gateway.take()).toEqual(["only", "lease 0"]);
     expect(renew({ a: 1 })).toEqual(["a"]);
   });
+});
+
+it("a lease that was composed before a session was sent, and comes after it, does not make the node forget it", async () => {
+  await connections.put(of("a", 1));
+  renew({});
+  start("a");
+  expect(connect().take()).toEqual(["a@1", "only a", "lease 0"]);
 });
 
 describe("a new process of the node", () => {

@@ -12,8 +12,13 @@ const CONFIRM_MS = 5_000;
 /** Without a machine a session's credentials are kept for this long after control last sent or listed them. */
 const KEEP_MS = 30_000;
 
+/** A lease may have been composed this long before it arrives: it does not list a session that was sent meanwhile. */
+const COMPOSED_MS = 10_000;
+
 interface KnownSession {
   connections: SessionConnections;
+  /** When control sent them (`performance.now()`). */
+  sentAt: number;
   /** Set while the session has no machine here. */
   forgetting: NodeJS.Timeout | undefined;
 }
@@ -54,7 +59,7 @@ export class Connections {
   async put(sent: SessionConnections): Promise<number> {
     const { session_id: id } = sent;
     const version = Math.max(sent.version, this.#versionOf(id));
-    if (sent.version > this.#versionOf(id)) this.#keep(id, sent);
+    if (sent.version > this.#versionOf(id)) this.#keep(id, { connections: sent, sentAt: performance.now() });
     this.stream.send();
     if (await this.stream.holdsWithin(CONFIRM_MS, () => this.#isInForce(id, version))) return version;
     throw new NodeError(
@@ -65,7 +70,7 @@ export class Connections {
 
   /**
    * Control lists the newest version of every session that has Connections. Returns the sessions whose version the node
-   * lacks, and forgets those that are not listed.
+   * lacks, and forgets those that are not listed, except those that were sent just before.
    */
   renew({ sessions }: ConnectionLease): string[] {
     const before = this.#lease?.versions;
@@ -73,9 +78,10 @@ export class Connections {
     const lacking = [...versions.keys()].filter((id) => this.#versionOf(id) < (versions.get(id) ?? 0));
     const overdue = new Set(lacking.filter((id) => this.#versionOf(id) < (before?.get(id) ?? 0)));
     this.#lease = { at: performance.now(), versions, overdue, isSent: false };
-    for (const [id, { connections }] of [...this.#known]) {
-      if (!versions.has(id) || overdue.has(id)) this.#forget(id);
-      else this.#keep(id, connections);
+    for (const [id, known] of [...this.#known]) {
+      const isNew = performance.now() - known.sentAt < COMPOSED_MS;
+      if ((!versions.has(id) && !isNew) || overdue.has(id)) this.#forget(id);
+      else this.#keep(id, known);
     }
     this.stream.send();
     return lacking;
@@ -84,8 +90,8 @@ export class Connections {
   /** Call when a slot got a machine, or lost its machine. */
   machinesChanged(): void {
     const here = this.#sessionsHere();
-    for (const [id, { connections, forgetting }] of [...this.#known])
-      if (here.has(id) !== (forgetting === undefined)) this.#keep(id, connections);
+    for (const [id, known] of [...this.#known])
+      if (here.has(id) !== (known.forgetting === undefined)) this.#keep(id, known);
     this.stream.send();
   }
 
@@ -106,11 +112,11 @@ export class Connections {
     return this.#known.get(id)?.connections.version ?? 0;
   }
 
-  #keep(id: string, connections: SessionConnections): void {
+  #keep(id: string, { connections, sentAt }: Pick<KnownSession, "connections" | "sentAt">): void {
     clearTimeout(this.#known.get(id)?.forgetting);
     const isHere = this.#sessionsHere().has(id);
     const forgetting = isHere ? undefined : setTimeout(() => this.#forget(id), KEEP_MS).unref();
-    this.#known.set(id, { connections, forgetting });
+    this.#known.set(id, { connections, sentAt, forgetting });
   }
 
   #forget(id: string): void {
