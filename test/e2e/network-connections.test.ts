@@ -16,6 +16,7 @@ import { type Service, startService } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { CA_FILE, Guest } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
+import { fillRegistries, GREETING, REGISTRIES } from "../support/world/registries.ts";
 
 const API = "api.example.com";
 const KEYED = "keyed.example.com";
@@ -29,6 +30,9 @@ const API_CONNECTION = {
   allow,
 };
 
+/** Time without word from control after which the gateway injects nothing. */
+const LEASE_MS = 20_000;
+
 let network: Network;
 let service: Service;
 let client: Client;
@@ -41,6 +45,7 @@ beforeAll(async () => {
     "*.example.com": { a: [PUBLIC.allowed] },
     [OTHER]: { a: [PUBLIC.second] },
   });
+  fillRegistries(network.world);
   folder = await mkdtemp(path.join(tmpdir(), "viv-connections-"));
   const roots = path.join(folder, "roots.pem");
   await writeFile(roots, network.world.ca);
@@ -55,6 +60,12 @@ beforeAll(async () => {
         authentication: { type: "header", secret: CANARY, header_name: "X-Api-Key" },
         allow,
       },
+      ...Object.entries(REGISTRIES).map(([name, host]) => ({
+        name,
+        origin: `https://${host}`,
+        authentication: { type: "bearer" as const, secret: CANARY },
+        allow: { methods: ["GET"], paths: ["/*"] },
+      })),
     ],
   });
   await client.sessions.waitUntilLive(session_id);
@@ -102,6 +113,25 @@ describe("with nothing configured", () => {
     const { code, text } = await guest.tries(script);
     expect([code, text]).toEqual([0, expect.stringContaining(`hello from ${API}`)]);
     expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}`]]);
+  });
+
+  test.each([
+    [
+      "pip",
+      `pip install -q --no-cache-dir --disable-pip-version-check --target p --index-url https://${REGISTRIES.pip}/simple/ greeting && PYTHONPATH=p python3 -c 'import greeting; print(greeting.text)'`,
+    ],
+    [
+      "npm",
+      `mkdir n && cd n && npm install --silent --no-audit --no-fund --registry https://${REGISTRIES.npm}/ greeting && node -e 'console.log(require("greeting"))'`,
+    ],
+    ["git", `git clone -q https://${REGISTRIES.git}/greeting.git g && cat g/greeting`],
+  ] as const)("%s gets its package, and every request has the credential", async (name, script) => {
+    const { code, text } = await guest.tries(`cd /workspace; ${script}`);
+    expect([code, text]).toEqual([0, expect.stringContaining(GREETING)]);
+    const requests = await arrived();
+    expect(requests.length).toBeGreaterThan(0);
+    for (const [request, value] of requests)
+      expect([request, value]).toEqual([expect.stringContaining(REGISTRIES[name]), `Bearer ${CANARY}`]);
   });
 
   test("a header of the caller's choice carries the bare secret, and the guest's own copy is dropped", async () => {
@@ -217,6 +247,29 @@ test("after a pause, after kills of gateway and node, it works again; a change m
   }
 });
 
+test("while control does not answer, nothing is injected after 20 s, and other traffic goes on", async () => {
+  const tries = (host: string, file: string, more = "") =>
+    `while sleep 1; do curl -sS -m 5 ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
+  await guest.start("bound", tries(API, "/tmp/bound"));
+  await guest.start("other", tries(OTHER, "/tmp/other", `--cacert ${CA_FILE}`));
+  const last = (file: string) => guest.run(`tail -n 1 ${file}`);
+  await eventually(async () =>
+    expect([await last("/tmp/bound"), await last("/tmp/other")]).toEqual(["200\n", "200\n"]),
+  );
+  signalPart("control", "SIGSTOP");
+  await new Promise((resolve) => setTimeout(resolve, LEASE_MS + 5_000));
+  await network.world.forget();
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  const requests = await arrived();
+  signalPart("control", "SIGCONT");
+  expect(requests.filter(([, value]) => value !== undefined)).toEqual([]);
+  expect(requests.map(([request]) => request)).toContain(`GET ${OTHER} /`);
+  await eventually(async () => expect(await guest.run("sort -u /tmp/bound")).toMatch(/502/));
+  expect(await guest.run("sort -u /tmp/other")).toBe("200\n");
+  await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
+  for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
+}, 180_000);
+
 test("a revoked Connection ends its open answer, and refuses for good: after a wake and kills as well", async () => {
   await guest.start(
     "streams",
@@ -255,11 +308,15 @@ test("a revoked Connection ends its open answer, and refuses for good: after a w
 });
 
 function killPart(part: string): void {
+  signalPart(part, "SIGKILL");
+}
+
+function signalPart(part: string, signal: NodeJS.Signals): void {
   const found = descendantsOf(service.facts.pid).filter(({ argv }) =>
     argv.some((argument) => argument.includes(`packages/${part}/src/main.ts`)),
   );
   expect(found.length).toBeGreaterThan(0);
-  for (const { pid } of found) process.kill(pid, "SIGKILL");
+  for (const { pid } of found) process.kill(pid, signal);
 }
 
 function readOf(pid: number, name: string): string {
