@@ -6,5 +6,7 @@ declare module "autocannon" {
     connections: number;
     duration: number;
     headers?: Record<string, string>;
+    tlsOptions?: object;
+    servername?: string;
   }): Promise<{ requests: { total: number }; non2xx: number; errors: number; duration: number }>;
 }

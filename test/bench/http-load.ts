@@ -1,9 +1,18 @@
 /** Requests per second of server CPU, and latency at a fixed rate, of one URL. */
-import { Agent, get } from "node:http";
+import { once } from "node:events";
+import { Agent, get, type IncomingMessage } from "node:http";
+import { get as getSecurely, Agent as SecureAgent } from "node:https";
 import autocannon from "autocannon";
 import { cpuSeconds } from "./process-costs.ts";
 
 const CONNECTIONS = 16;
+
+/** What is asked for. `tls`: the server's name and the authority that signed for it, for an https URL. */
+export interface Target {
+  url: string;
+  headers?: Record<string, string>;
+  tls?: { ca: string; servername: string };
+}
 
 export interface Load {
   requestsPerCpuSecond: number;
@@ -11,11 +20,15 @@ export interface Load {
 }
 
 export async function saturate(
-  target: { url: string; headers?: Record<string, string> },
+  { tls, ...target }: Target,
   serverPids: number[],
   durationS: number,
 ): Promise<Load> {
-  const load = { ...target, connections: CONNECTIONS };
+  const load = {
+    ...target,
+    connections: CONNECTIONS,
+    ...(tls && { tlsOptions: tls, servername: tls.servername }),
+  };
   await autocannon({ ...load, duration: 1 });
   const before = cpuSeconds(serverPids);
   const result = await autocannon({ ...load, duration: durationS });
@@ -29,12 +42,8 @@ export async function saturate(
 }
 
 /** Milliseconds of each of `rate × durationS` requests, sent at a constant rate, however slow the answers are. */
-export async function latencies(
-  target: { url: string; headers?: Record<string, string> },
-  rate: number,
-  durationS: number,
-): Promise<number[]> {
-  const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+export async function latencies(target: Target, rate: number, durationS: number): Promise<number[]> {
+  const agent = agentFor(target);
   const startedAt = performance.now();
   const requests = Array.from({ length: rate * durationS }, async (_, i) => {
     const dueMs = (i * 1000) / rate;
@@ -46,12 +55,26 @@ export async function latencies(
   return Promise.all(requests).finally(() => agent.destroy());
 }
 
-function read(target: { url: string; headers?: Record<string, string> }, agent: Agent): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const request = get(target.url, { agent, headers: target.headers }, (response) => {
-      response.resume().once("end", () => resolve());
-      if (response.statusCode !== 200) reject(new Error(`${target.url} answered ${response.statusCode}`));
-    });
-    request.once("error", reject);
-  });
+/** Seconds from a request on a new connection to the end of its answer. */
+export async function download(target: Target): Promise<number> {
+  const agent = agentFor(target);
+  const startedAt = performance.now();
+  try {
+    await read(target, agent);
+    return (performance.now() - startedAt) / 1000;
+  } finally {
+    agent.destroy();
+  }
+}
+
+function agentFor({ tls }: Target): Agent {
+  const options = { keepAlive: true, maxSockets: CONNECTIONS };
+  return tls ? new SecureAgent({ ...options, ...tls }) : new Agent(options);
+}
+
+async function read({ url, headers, tls }: Target, agent: Agent): Promise<void> {
+  const request = (tls ? getSecurely : get)(url, { agent, headers });
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  if (response.statusCode !== 200) throw new Error(`${url} answered ${response.statusCode}`);
+  await once(response.resume(), "end");
 }

@@ -13,6 +13,7 @@ import { raiseCeiling } from "../support/database.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { IMAGES, type ServiceFacts, startService } from "../support/service.ts";
 import { apiRows } from "./api-rows.ts";
+import { connectionRows } from "./connection-rows.ts";
 import { historyRows } from "./history-rows.ts";
 import { idleRows } from "./idle-rows.ts";
 import { lifecycleRows } from "./lifecycle-rows.ts";
@@ -32,11 +33,23 @@ const { values } = parseArgs({
 });
 const quick = {
   ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK },
-  ...{ runs: { runs: 10, bursts: 1 }, idleS: 10, historyRows: 50_000, peers: 5 },
+  ...{
+    runs: { runs: 10, bursts: 1 },
+    idleS: 10,
+    historyRows: 50_000,
+    peers: 5,
+    connections: { seconds: 3, mib: 64, sessions: 100 },
+  },
 };
 const full = {
   ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK },
-  ...{ runs: { runs: 30, bursts: 3 }, idleS: 60, historyRows: 1_000_000, peers: 20 },
+  ...{
+    runs: { runs: 30, bursts: 3 },
+    idleS: 60,
+    historyRows: 1_000_000,
+    peers: 20,
+    connections: { seconds: 10, mib: 512, sessions: 1_000 },
+  },
 };
 const effort = values.quick ? quick : full;
 
@@ -51,6 +64,7 @@ try {
     streams: () => streamRows(service.facts, baseline, effort.streams),
     lifecycle: () => lifecycleRows(service.facts, baseline, effort.lives),
     api: () => apiRows(service.facts, effort.loadS),
+    connections: () => connectionRows(effort.connections),
     network: () => networkRows((facts) => findBaseline(facts, IMAGES), effort.network),
     pool: () => withService(warm, (facts) => poolHitRows(facts, effort.creates)),
     runs: () => withService(warm, (facts) => runRows(facts, baseline, effort.runs)),
