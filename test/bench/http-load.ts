@@ -7,7 +7,7 @@ import { cpuSeconds } from "./process-costs.ts";
 
 const CONNECTIONS = 16;
 
-/** What is asked for. `tls`: the server's name and the authority that signed for it, for an https URL. */
+/** The URL of a load. `tls`: the server's name and the authority that signed for it, for an https URL. */
 export interface Target {
   url: string;
   headers?: Record<string, string>;

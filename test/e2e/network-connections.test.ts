@@ -247,7 +247,7 @@ test("after a pause, after kills of gateway and node, it works again; a change m
   }
 });
 
-test("while control does not answer, nothing is injected after 20 s, and other traffic goes on", async () => {
+test("while control does not answer, nothing is injected after 20 s, and other traffic continues", async () => {
   const tries = (host: string, file: string, more = "") =>
     `while sleep 1; do curl -sS -m 5 ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
   await guest.start("bound", tries(API, "/tmp/bound"));
