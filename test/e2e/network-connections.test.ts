@@ -8,6 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { text as textOf } from "node:stream/consumers";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
@@ -30,6 +31,8 @@ const API_CONNECTION = {
   allow,
 };
 
+/** Answers that are open when their credential is replaced, and for how long before it. */
+const MANY = { streams: size({ ci: 10, full: 200 }), openMs: size({ ci: 1_000, full: 600_000 }) };
 /** Time without word from control after which the gateway injects nothing. */
 const LEASE_MS = 20_000;
 
@@ -246,6 +249,42 @@ test("after a pause, after kills of gateway and node, it works again; a change m
     }, 60_000);
   }
 });
+
+test(
+  "many answers that are open end with a replacement, and nothing of the old credential is sent after it",
+  async () => {
+    const { connections } = client.session(guest.id);
+    const replaceBy = (secret: string) =>
+      connections.replace("api", {
+        origin: `https://${API}`,
+        authentication: { type: "bearer", secret },
+        allow,
+      });
+    await replaceBy(`${CANARY}-old`);
+    // A new curl begins as soon as the one before was cut. One after the other: a slow guest greets few servers at once.
+    await guest.start(
+      "many",
+      `for n in $(seq ${MANY.streams}); do (while :; do curl -sSN -o /dev/null https://${API}/stream 2>/dev/null; done) & sleep 0.2; done; wait`,
+    );
+    const openStreams = async () =>
+      (await network.world.open()).filter(({ host, port }) => host === PUBLIC.allowed && port === 443);
+    await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
+    await new Promise((resolve) => setTimeout(resolve, MANY.openMs));
+    const before = (await openStreams()).map(({ id }) => id);
+    expect(before).toHaveLength(MANY.streams);
+    await replaceBy(`${CANARY}-new`);
+    await network.world.forget();
+    await eventually(async () => {
+      const open = new Set((await openStreams()).map(({ id }) => id));
+      expect(before.filter((id) => open.has(id))).toEqual([]);
+    }, 1_000);
+    await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
+    const credentials = new Set((await arrived()).map(([, value]) => value));
+    expect([...credentials]).toEqual([`Bearer ${CANARY}-new`]);
+    await client.session(guest.id).processes.kill("many");
+  },
+  MANY.openMs + 240_000,
+);
 
 test("while control does not answer, nothing is injected after 20 s, and other traffic continues", async () => {
   const tries = (host: string, file: string, more = "") =>
