@@ -1,0 +1,70 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+import { KIB } from "@vivarium/kit/sizes";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { feedDuring, feedOnce, gatherDuring, makeFifo } from "./fifo.ts";
+
+const runShell = promisify(execFile);
+const LIMIT_BYTES = 1024 * KIB;
+
+let dir: string;
+let fifo: string;
+beforeEach(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "fifo-"));
+  fifo = path.join(dir, "fifo");
+  await makeFifo(fifo, 0);
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+const shell = (script: string) => runShell("sh", ["-c", script], { cwd: dir });
+const alive = () => true;
+
+it("can be opened by its user alone", async () => {
+  expect((await stat(fifo)).mode & 0o777).toBe(0o600);
+});
+
+it("gives a text once to the process that reads it as a file, and is gone then", async () => {
+  const read = shell("sleep 0.05; cat fifo");
+  await feedOnce(fifo, "key", { limitMs: 5_000, alive });
+  expect((await read).stdout).toBe("key");
+  expect(existsSync(fifo)).toBe(false);
+});
+
+it.each([
+  ["does not read it", alive, /within 20 ms/],
+  ["has ended", () => false, /ended/],
+])("is gone, too, if the process %s", async (_title, isAlive, reason) => {
+  await expect(feedOnce(fifo, "key", { limitMs: 20, alive: isAlive })).rejects.toThrow(reason);
+  expect(existsSync(fifo)).toBe(false);
+});
+
+it.each([10, 64 * KIB, 300 * KIB])("gives %i bytes while the work reads them", async (bytes) => {
+  const content = randomBytes(bytes);
+  const work = async () => await shell(`head -c ${bytes} fifo > copy; echo done`);
+  expect((await feedDuring(fifo, content, work)).stdout).toBe("done\n");
+  expect((await readFile(path.join(dir, "copy"))).equals(content)).toBe(true);
+});
+
+it("stops to give when the work fails without having read", async () => {
+  const work = () => Promise.reject(new Error("no work"));
+  await expect(feedDuring(fifo, randomBytes(300 * KIB), work)).rejects.toThrow("no work");
+});
+
+it.each([0, 10, 300 * KIB])("gathers %i bytes that the work writes", async (bytes) => {
+  const work = () => shell(`head -c ${bytes} /dev/zero > fifo`);
+  expect((await gatherDuring(fifo, LIMIT_BYTES, work)).equals(Buffer.alloc(bytes))).toBe(true);
+});
+
+it("gathers no more than the limit, from a process that never ends", async () => {
+  const work = () => shell("cat /dev/zero > fifo");
+  await expect(gatherDuring(fifo, LIMIT_BYTES, work)).rejects.toThrow(/more than/);
+});
+
+it("fails when the work does", async () => {
+  await expect(gatherDuring(fifo, LIMIT_BYTES, () => shell("echo x > fifo; exit 3"))).rejects.toThrow();
+});
