@@ -33,7 +33,7 @@ export function makeLuksHeader(passphrase: string): Buffer {
   const head = Buffer.concat([
     Buffer.from("LUKS\xba\xbe\0\x01", "latin1"),
     ...["aes", "xts-plain64", HASH].map((name) => padded(name, 32)),
-    uint32s((FIRST_SLOT_SECTOR + SLOTS * SLOT_SECTORS), KEY_BYTES),
+    uint32s(FIRST_SLOT_SECTOR + SLOTS * SLOT_SECTORS, KEY_BYTES),
     ...[digest, salts.digest, uint32s(ITERATIONS), padded(randomUUID(), 40)],
     ...Array.from({ length: SLOTS }, (_, slot) => describeSlot(slot, salts.slot)),
   ]);

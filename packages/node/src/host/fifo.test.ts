@@ -7,7 +7,7 @@ import path from "node:path";
 import { promisify } from "node:util";
 import { KIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { feedDuring, feedOnce, gatherDuring, makeFifo } from "./fifo.ts";
+import { abandonFifo, feedDuring, feedOnce, gatherDuring, makeFifo } from "./fifo.ts";
 
 const runShell = promisify(execFile);
 const LIMIT_BYTES = 1024 * KIB;
@@ -67,4 +67,20 @@ it("gathers no more than the limit, from a process that never ends", async () =>
 
 it("fails when the work does", async () => {
   await expect(gatherDuring(fifo, LIMIT_BYTES, () => shell("echo x > fifo; exit 3"))).rejects.toThrow();
+});
+
+it("is removed when the transfer is over, or was abandoned, and lets go whoever waits for its other end", async () => {
+  await gatherDuring(fifo, LIMIT_BYTES, () => shell("echo x > fifo"));
+  expect(existsSync(fifo)).toBe(false);
+  await makeFifo(fifo, 0);
+  const waits = shell("echo x > fifo || true; echo over");
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  abandonFifo(fifo);
+  expect(existsSync(fifo)).toBe(false);
+  await waits.catch(() => {});
+  // No FIFO, and a file in its place, are left as they are.
+  abandonFifo(fifo);
+  await shell("echo x > fifo");
+  abandonFifo(fifo);
+  expect(existsSync(fifo)).toBe(true);
 });

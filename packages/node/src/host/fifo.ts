@@ -2,8 +2,9 @@
  * FIFOs through which QEMU gets and gives what must not be in a file: it opens them by their paths, as files. Nothing here waits
  * for QEMU while it holds up the daemon, because a guest may have taken QEMU over.
  */
+
+import { closeSync, constants, lstatSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { chown } from "node:fs/promises";
-import { closeSync, constants, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
 import { KIB } from "@vivarium/kit/sizes";
 import { run } from "./run.ts";
@@ -90,7 +91,8 @@ export async function gatherDuring(
 
 /**
  * Opens both ends, so that the other process does not wait for one, and runs the work beside the transfer. If the transfer
- * fails, the work is not waited for: its process finds the FIFO closed.
+ * fails, the work is not waited for: its process finds the FIFO closed. The FIFO is removed, so that a process which opens it
+ * too late fails, and does not wait for ever.
  */
 async function withBothEnds<T>(
   file: string,
@@ -112,8 +114,17 @@ async function withBothEnds<T>(
     isOver = true;
     // Another file may get the number of a closed descriptor.
     await transferred.catch(() => {});
+    rmSync(file, { force: true });
     closeSync(fd);
   }
+}
+
+/** Removes a FIFO that a daemon left when it died. A process that waits for its other end finds it closed. */
+export function abandonFifo(file: string): void {
+  if (!lstatSync(file, { throwIfNoEntry: false })?.isFIFO()) return;
+  const fd = openSync(file, O_RDWR | O_NONBLOCK);
+  rmSync(file, { force: true });
+  closeSync(fd);
 }
 
 /** Undefined if the pipe is full, or empty. */

@@ -2,7 +2,7 @@
 import { closeSync, openSync } from "node:fs";
 import { MIB } from "@vivarium/kit/sizes";
 import { UnusableSnapshot } from "./page-sums.ts";
-import { readSealed, type Sealing, SEGMENT_BYTES, SealedWriter } from "./sealed-file.ts";
+import { readSealed, SEGMENT_BYTES, SealedWriter, type Sealing } from "./sealed-file.ts";
 
 /** Largest accepted device state: a microvm's has tens of KiB, and a QEMU that writes much more was taken over. */
 export const STATE_LIMIT_BYTES = 64 * MIB;

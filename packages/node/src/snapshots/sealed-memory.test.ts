@@ -79,7 +79,12 @@ it("brings the pages of one process into another, as pages of that process alone
   await loadSealedPages({ file: sealed, ...sealing }, other);
   const runs = changedRuns(other.pid, other.mappings);
   expect(runs.map(({ fileOffset, bytes }) => [fileOffset / PAGE_BYTES, bytes / PAGE_BYTES])).toEqual([
-    ...[[0, 1], [7, 2], [600, 1], [1023, 1]],
+    ...[
+      [0, 1],
+      [7, 2],
+      [600, 1],
+      [1023, 1],
+    ],
   ]);
   const contents = await other.contents();
   expect(contents).toHaveLength(PAGES);
@@ -108,7 +113,9 @@ it("saves again what was loaded, although the process itself wrote nothing", asy
   await loadSealedPages({ file: sealed, ...sealing }, other);
   const again = path.join(dir, "again");
   const source = { pid: other.pid, runs: changedRuns(other.pid, other.mappings), parent: below };
-  expect(await writeSealedPages(source, { file: again, ...sealing })).toMatchObject({ written: 2 * PAGE_BYTES });
+  expect(await writeSealedPages(source, { file: again, ...sealing })).toMatchObject({
+    written: 2 * PAGE_BYTES,
+  });
 });
 
 it("writes nothing of a damaged segment", async () => {
@@ -129,12 +136,14 @@ it("is refused by a machine with less memory", async () => {
 });
 
 it("is done on the other thread as well", async () => {
-  const thread = new SumsThread({ log: createLog({ name: "test", level: "silent" }) });
+  const thread = new SumsThread({ log: createLog("test") });
   onTestFinished(() => thread.close());
   const { pid, mappings } = await mapped({ 5: "canary05" });
   const { runs } = await thread.findChanged(pid, mappings);
   const target = { file: sealed, ...sealing };
-  expect(await thread.writeSealed({ pid, runs, parent: below }, target)).toMatchObject({ written: PAGE_BYTES });
+  expect(await thread.writeSealed({ pid, runs, parent: below }, target)).toMatchObject({
+    written: PAGE_BYTES,
+  });
   const other = await mapped();
   await thread.loadSealed(target, other.pid, other.mappings);
   const wrong = { ...target, key: randomBytes(32) };

@@ -10,7 +10,7 @@ import { setImmediate } from "node:timers/promises";
 import type { Mapping } from "./changed-pages.ts";
 import { type ChangedMemory, readFully, TURN_MS, writeFully } from "./memory.ts";
 import { PAGE_BYTES, UnusableSnapshot } from "./page-sums.ts";
-import { readSealed, type Sealing, SealedWriter } from "./sealed-file.ts";
+import { readSealed, SealedWriter, type Sealing } from "./sealed-file.ts";
 
 /** Pages of a segment, and of a read of the process: 256 KiB. */
 const SEGMENT_PAGES = 64;
