@@ -45,9 +45,20 @@ it.each([
 
 it.each([10, 64 * KIB, 300 * KIB])("gives %i bytes while the work reads them", async (bytes) => {
   const content = randomBytes(bytes);
-  const work = async () => await shell(`head -c ${bytes} fifo > copy; echo done`);
+  const work = async () => await shell("cat fifo > copy; echo done");
   expect((await feedDuring(fifo, content, work)).stdout).toBe("done\n");
   expect((await readFile(path.join(dir, "copy"))).equals(content)).toBe(true);
+});
+
+it("gives the end of a file after the last byte, which readers may wait for", async () => {
+  expect((await feedDuring(fifo, Buffer.from("state"), () => shell("sleep 0.05; cat fifo"))).stdout).toBe(
+    "state",
+  );
+});
+
+it("does not mind a reader that leaves before the end", async () => {
+  const work = async () => await shell("head -c 1 fifo");
+  expect((await feedDuring(fifo, randomBytes(300 * KIB), work)).stdout).toHaveLength(1);
 });
 
 it("stops to give when the work fails without having read", async () => {

@@ -2,7 +2,6 @@
  * FIFOs through which QEMU gets and gives what must not be in a file: it opens them by their paths, as files. Nothing here waits
  * for QEMU while it holds up the daemon, because a guest may have taken QEMU over.
  */
-
 import { closeSync, constants, lstatSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { chown } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
@@ -20,103 +19,101 @@ export async function makeFifo(file: string, uid: number): Promise<void> {
   await chown(file, uid, uid);
 }
 
-/** Waits for a reader, gives it the whole content, and removes the FIFO. `content` fits into a pipe. */
+/** Waits for a reader, gives it the whole content and then the end of a file, and removes the FIFO. */
 export async function feedOnce(
   file: string,
   content: string,
   { limitMs, alive }: { limitMs: number; alive: () => boolean },
 ): Promise<void> {
   const deadline = Date.now() + limitMs;
+  await feed(file, Buffer.from(content), () => {
+    if (!alive()) throw new Error("QEMU ended before it read its key");
+    if (Date.now() > deadline) throw new Error(`QEMU did not read its key within ${limitMs} ms`);
+  });
+}
+
+/** As `feedOnce`, for a process that reads the FIFO while `work` is in progress. */
+export async function feedDuring<T>(file: string, content: Buffer, work: () => Promise<T>): Promise<T> {
+  const worked = ended(work());
+  const fed = feed(file, content, () => {
+    if (worked.isOver) throw new NotRead();
+  });
+  // A reader that has enough may leave. If it failed, the work says so.
+  await fed.catch((error: NodeJS.ErrnoException) => {
+    if (!(error instanceof NotRead) && error.code !== "EPIPE") throw error;
+  });
+  return await worked.result;
+}
+
+class NotRead extends Error {}
+
+/** `check` throws once nobody is going to read any more. */
+async function feed(file: string, content: Buffer, check: () => void): Promise<void> {
+  let fd: number | undefined;
   try {
     for (;;) {
-      const fd = openIfRead(file);
-      if (fd !== undefined) {
-        try {
-          return void writeSync(fd, content);
-        } finally {
-          closeSync(fd);
-        }
-      }
-      if (!alive()) throw new Error("QEMU ended before it read its key");
-      if (Date.now() > deadline) throw new Error(`QEMU did not read its key within ${limitMs} ms`);
+      // Without a reader this fails, and a FIFO that nobody has open would forget what was written into it.
+      fd = tryTo(() => openSync(file, O_WRONLY | O_NONBLOCK));
+      if (fd !== undefined) break;
+      check();
+      await sleep(LOOK_MS);
+    }
+    const open = fd;
+    for (let done = 0; done < content.length; ) {
+      const written = tryTo(() => writeSync(open, content, done));
+      done += written ?? 0;
+      if (written !== undefined) continue;
+      check();
       await sleep(LOOK_MS);
     }
   } finally {
     rmSync(file, { force: true });
+    if (fd !== undefined) closeSync(fd);
   }
 }
 
-function openIfRead(file: string): number | undefined {
-  try {
-    return openSync(file, O_WRONLY | O_NONBLOCK);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENXIO") return undefined;
-    throw error;
-  }
-}
-
-/** Gives `content` to the process that reads the FIFO while `work`, which makes it read, is in progress. */
-export async function feedDuring<T>(file: string, content: Buffer, work: () => Promise<T>): Promise<T> {
-  return await withBothEnds(file, work, async (fd, isOver) => {
-    for (let done = 0; done < content.length && !isOver(); ) {
-      const written = tryTo(() => writeSync(fd, content, done));
-      if (written === undefined) await sleep(LOOK_MS);
-      else done += written;
-    }
-  });
-}
-
-/** Gathers what another process writes into the FIFO while `work`, which makes it write, is in progress. */
+/**
+ * Gathers what another process writes into the FIFO while `work`, which makes it write, is in progress. Both ends are open
+ * here, so that the other process does not wait for one. The FIFO is removed at the end: who opens it too late fails, and does not
+ * wait for ever.
+ */
 export async function gatherDuring(
   file: string,
   limitBytes: number,
   work: () => Promise<unknown>,
 ): Promise<Buffer> {
+  const fd = openSync(file, O_RDWR | O_NONBLOCK);
+  const worked = ended(work());
   const parts: Buffer[] = [];
-  await withBothEnds(file, work, async (fd, isOver) => {
-    for (let left = limitBytes; ; ) {
+  try {
+    for (let left = limitBytes; left >= 0; ) {
       // Asked before the read: what was written by the end of the work is read after it.
-      const isLast = isOver();
+      const isLast = worked.isOver;
       const buffer = Buffer.alloc(READ_BYTES);
       const got = tryTo(() => readSync(fd, buffer));
-      if (got === undefined && isLast) return;
+      if (got === undefined && isLast) {
+        await worked.result;
+        return Buffer.concat(parts);
+      }
       if (got === undefined) await sleep(LOOK_MS);
       else parts.push(buffer.subarray(0, got));
       left -= got ?? 0;
-      if (left < 0) throw new Error(`QEMU wrote more than ${limitBytes} bytes`);
     }
-  });
-  return Buffer.concat(parts);
-}
-
-/**
- * Opens both ends, so that the other process does not wait for one, and runs the work beside the transfer. If the transfer
- * fails, the work is not waited for: its process finds the FIFO closed. The FIFO is removed, so that a process which opens it
- * too late fails, and does not wait for ever.
- */
-async function withBothEnds<T>(
-  file: string,
-  work: () => Promise<T>,
-  transfer: (fd: number, isOver: () => boolean) => Promise<void>,
-): Promise<T> {
-  const fd = openSync(file, O_RDWR | O_NONBLOCK);
-  let isOver = false;
-  const worked = work().finally(() => {
-    isOver = true;
-  });
-  worked.catch(() => {});
-  const transferred = transfer(fd, () => isOver);
-  try {
-    await Promise.race([worked, transferred.then(() => worked)]);
-    await transferred;
-    return await worked;
+    throw new Error(`QEMU wrote more than ${limitBytes} bytes`);
   } finally {
-    isOver = true;
-    // Another file may get the number of a closed descriptor.
-    await transferred.catch(() => {});
     rmSync(file, { force: true });
     closeSync(fd);
   }
+}
+
+/** Whether the work is over, for those who look now and then. A failure that nobody awaits is not unhandled. */
+function ended<T>(work: Promise<T>): { isOver: boolean; result: Promise<T> } {
+  const ending = { isOver: false, result: work };
+  const end = () => {
+    ending.isOver = true;
+  };
+  work.then(end, end);
+  return ending;
 }
 
 /** Removes a FIFO that a daemon left when it died. A process that waits for its other end finds it closed. */
@@ -127,12 +124,13 @@ export function abandonFifo(file: string): void {
   closeSync(fd);
 }
 
-/** Undefined if the pipe is full, or empty. */
+/** Undefined if the pipe is full or empty, or nobody reads it yet. */
 function tryTo(transfer: () => number): number | undefined {
   try {
     return transfer();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EAGAIN") return undefined;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EAGAIN" || code === "ENXIO") return undefined;
     throw error;
   }
 }
