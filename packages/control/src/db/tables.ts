@@ -153,10 +153,7 @@ interface StartColumns {
   status_detail: string | null;
 }
 
-/**
- * Written by secrets/ alone. The session's data key, wrapped, and its state key, sealed with that; `env` is set where there is no
- * key-encryption key.
- */
+/** Written by secrets/ alone. The session's data key, and its state key; `env` is set where there is no key-encryption key. */
 interface SecretColumns {
   env: Json<Record<string, string> | null> | null;
   kek_id: string | null;

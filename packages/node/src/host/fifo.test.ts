@@ -80,7 +80,7 @@ it("fails when the work does", async () => {
   await expect(gatherDuring(fifo, LIMIT_BYTES, () => shell("echo x > fifo; exit 3"))).rejects.toThrow();
 });
 
-it("is removed when the transfer is over, or was abandoned, and lets go whoever waits for its other end", async () => {
+it("is removed when the transfer is over, or was abandoned, and nothing waits for its other end any more", async () => {
   await gatherDuring(fifo, LIMIT_BYTES, () => shell("echo x > fifo"));
   expect(existsSync(fifo)).toBe(false);
   await makeFifo(fifo, 0);

@@ -43,7 +43,7 @@ interface JailSpec {
   /** Largest file that QEMU may write. */
   fileBytes: number;
   arguments: string[];
-  /** What QEMU reads from a FIFO while it starts: the key of its disk. */
+  /** The key of its disk, which QEMU reads from a FIFO while it starts. */
   feed?: { fifo: string; content: string } | undefined;
 }
 

@@ -230,7 +230,7 @@ export class WarmPool {
     if (baseline) return { ...baseline, isOurs: true };
     const id = snapshots.idOf(dir);
     const saved = id === undefined ? undefined : await snapshots.check(id).catch(() => undefined);
-    // What is sealed opens with a key that this node has only during the calls that bring it.
+    // A sealed state opens with a key that this node has only during the calls that bring it.
     if (!saved || saved.manifest.sealed) return undefined;
     return { ...saved, isVerified: false, isOurs: false };
   }

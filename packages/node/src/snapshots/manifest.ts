@@ -94,13 +94,13 @@ export const filesOf = ({ sealed }: Pick<Manifest, "sealed">): readonly Snapshot
 export const plainDiskOf = ({ sealed }: Pick<Manifest, "sealed">): "under.qcow2" | "disk.qcow2" =>
   sealed ? "under.qcow2" : "disk.qcow2";
 
-/** What a snapshot's files must be. */
+/** The manifest's entries of all files. */
 const entriesOf = ({ files, sealed }: Manifest): Partial<Record<SnapshotFile, FileEntry>> => ({
   ...files,
   ...sealed?.files,
 });
 
-/** What the manifest says of a file that the snapshot has. */
+/** The manifest's entry of a file of the snapshot. */
 export function entryOf(manifest: Manifest, name: SnapshotFile): FileEntry {
   const entry = entriesOf(manifest)[name];
   if (!entry) throw new UnusableSnapshot(`its manifest does not describe ${name}`);

@@ -97,9 +97,9 @@ it.each<[string, (all: Buffer[]) => (Buffer | undefined)[]]>([
 });
 
 it("does not open with a segment of another file of the same key and label", async () => {
-  const [, stranger = Buffer.alloc(0)] = await pieces();
+  const [, foreign = Buffer.alloc(0)] = await pieces();
   const own = await pieces();
-  await writeFile(file, Buffer.concat(own.with(1, stranger)));
+  await writeFile(file, Buffer.concat(own.with(1, foreign)));
   expect(() => read()).toThrow(UnusableSnapshot);
 });
 

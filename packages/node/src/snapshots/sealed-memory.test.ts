@@ -23,7 +23,7 @@ with open(name, "rb") as file:
 for write in writes:
     page, word = write.split(":")
     memory[int(page) * 4096 : int(page) * 4096 + len(word)] = word.encode()
-print("mapped", flush=True)
+print("mapped", end="", flush=True)
 sys.stdin.read()
 for page in range(len(memory) // 4096):
     sys.stdout.buffer.write(memory[page * 4096 : page * 4096 + 8])
@@ -67,7 +67,7 @@ async function save(writes: Record<number, string>) {
   );
 }
 
-/** What a page of the file begins with. */
+/** The first bytes of a page of the file. */
 const wordBelow = async (page: number) =>
   (await readFile(below)).toString("latin1", page * PAGE_BYTES, page * PAGE_BYTES + 8);
 

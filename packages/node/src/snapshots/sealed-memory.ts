@@ -137,7 +137,7 @@ function writeRun(memory: number, mappings: readonly Mapping[], offset: number, 
   }
 }
 
-/** Returns a function that lets the thread's other jobs go on, if it is their turn. */
+/** Returns a function that gives the thread's other jobs their turn. */
 function pacer(now: () => number): () => Promise<void> {
   let turnAt = now() + TURN_MS;
   return async () => {
