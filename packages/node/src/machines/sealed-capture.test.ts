@@ -30,7 +30,7 @@ import type { Machine } from "./machine.ts";
 import { type SaveDeps, saveSnapshot } from "./save-snapshot.ts";
 
 const CANARY = "canary-5f1d8a";
-/** Maps a file privately, writes the canary into its second page if it is told to, and waits. */
+/** Maps a file privately, writes a text into its second page, and waits. */
 const MAPPER = `
 import mmap, sys
 with open(sys.argv[1], "rb") as file:
@@ -182,7 +182,7 @@ it.each(["state", "mem.sealed", "mem.sums", "disk.qcow2", "under.qcow2"] as cons
   },
 );
 
-it("leaves nothing if QEMU does not write its state, and the guest goes on", async () => {
+it("leaves nothing if QEMU does not write its state, and continues the guest", async () => {
   const baseline = await makeBaseline();
   const fail = { state: () => Promise.reject(new Error("QEMU refused")) };
   const { machine, machineDir, asked } = await makeMachine(await startOn(baseline, CANARY), fail);
@@ -209,7 +209,7 @@ test("a copy needs the key, shares all files and opens with it", async () => {
   expect(copy.manifest.sealed).toEqual(sealed.manifest.sealed);
   expect(await snapshots.hasCopy(sealed)).toBe(true);
   await expect(saveSnapshot(deps, id, spec)).rejects.toMatchObject(refusal);
-  // Another snapshot above the same baseline is none.
+  // Another snapshot above the same baseline does not count.
   const { dir } = await save(
     { dir: path.join(dataDir, "baseline"), manifest: await readManifest(path.join(dataDir, "baseline")) },
     stateKey,
