@@ -144,7 +144,11 @@ async function makeTarget(input: CaptureInput): Promise<PageSums> {
 /** The folder belongs to root: QEMU may fill this file, or this FIFO, and create no other. */
 async function makeStateFile({ machine: { slot }, machineDir, stateKey }: CaptureInput): Promise<void> {
   const name = stateFile(machineDir);
-  if (stateKey) return await makeFifo(name, slot.uid);
+  if (stateKey) {
+    // A capture that failed before its instant left it.
+    await rm(name, { force: true });
+    return await makeFifo(name, slot.uid);
+  }
   const state = await open(name, "w", 0o600);
   await state.close();
   await chown(name, slot.uid, slot.uid);

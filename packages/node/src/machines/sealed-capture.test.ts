@@ -196,6 +196,27 @@ it("leaves nothing if QEMU does not write its state, and continues the guest", a
   expect(await readdir(path.join(machineDir, "run"))).toEqual([]);
 });
 
+it("is made by a second attempt after the first failed before its instant", async () => {
+  const baseline = await makeBaseline();
+  const { machine, machineDir } = await makeMachine(await startOn(baseline, CANARY));
+  await mkdir(path.join(dataDir, "pool/s"), { recursive: true });
+  const spec = { machine_id: `${randomId()}-1`, after: "hold" as const };
+  const input = {
+    machine,
+    machineDir,
+    parent: baseline,
+    spec,
+    hold: true,
+    announce: async () => {},
+    stateKey,
+  };
+  const announce = () => Promise.reject(new Error("no journal"));
+  const attempt = (more: object = {}) =>
+    capture(deps, { ...input, target: snapshots.dirOf(`pau_${randomId()}`), ...more });
+  await expect(attempt({ announce })).rejects.toThrow("no journal");
+  await verifyLoadable(deps, await attempt());
+});
+
 test("a copy needs the key, shares all files and opens with it", async () => {
   const sealed = await save(await makeBaseline(), stateKey);
   const spec = { snapshot_id: path.basename(sealed.dir) };

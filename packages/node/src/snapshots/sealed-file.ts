@@ -41,26 +41,27 @@ export class SealedWriter {
     this.#append(beginning);
   }
 
-  write(content: Buffer): void {
-    if (content.length === 0 || content.length > SEGMENT_BYTES)
-      throw new Error(`a segment has ${content.length} bytes`);
-    this.#seal(content);
+  /** Writes a segment, whose content may be in parts. */
+  write(...content: Buffer[]): void {
+    const bytes = content.reduce((sum, part) => sum + part.length, 0);
+    if (bytes === 0 || bytes > SEGMENT_BYTES) throw new Error(`a segment has ${bytes} bytes`);
+    this.#seal(content, bytes);
   }
 
   /** Ends the file and returns its size. */
   end(): number {
-    this.#seal(Buffer.alloc(0));
+    this.#seal([], 0);
     return this.#bytes;
   }
 
-  #seal(content: Buffer): void {
+  #seal(content: Buffer[], bytes: number): void {
     const { key, nonce, data } = this.#keys.next();
     const cipher = createCipheriv(CIPHER, key, nonce).setAAD(data);
     const length = Buffer.alloc(LENGTH_BYTES);
-    length.writeUInt32BE(content.length);
-    const encrypted = cipher.update(content);
+    length.writeUInt32BE(bytes);
+    const encrypted = content.map((part) => cipher.update(part));
     cipher.final();
-    this.#append(Buffer.concat([length, encrypted, cipher.getAuthTag()]));
+    for (const part of [length, ...encrypted, cipher.getAuthTag()]) this.#append(part);
   }
 
   #append(bytes: Buffer): void {

@@ -83,7 +83,7 @@ class PageWriter {
       table.writeUInt32BE(first, 4 + RUN_BYTES * i);
       table.writeUInt32BE(count, 8 + RUN_BYTES * i);
     }
-    this.#file.write(Buffer.concat([table, this.#content.subarray(0, this.#pages * PAGE_BYTES)]));
+    this.#file.write(table, this.#content.subarray(0, this.#pages * PAGE_BYTES));
     this.#runs = [];
     this.#pages = 0;
   }
