@@ -7,6 +7,7 @@ import { children } from "./snapshots/children.ts";
 import { copies } from "./snapshots/copies.ts";
 import { heldMachines } from "./snapshots/held-machines.ts";
 import { snapshotRefusals } from "./snapshots/refusals.ts";
+import { sealed } from "./snapshots/sealed.ts";
 import { makeSetting, type SnapshotTraits, type SnapshottingNode } from "./snapshots/setting.ts";
 
 export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, traits: SnapshotTraits): void {
@@ -15,5 +16,6 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
   children(setting);
   heldMachines(setting);
   copies(setting);
+  sealed(setting);
   snapshotRefusals(setting);
 }

@@ -21,7 +21,7 @@ export interface NodeExec {
 }
 
 export interface NodeCaller {
-  call(method: string, path: string, body?: unknown): Promise<NodeAnswer>;
+  call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<NodeAnswer>;
   putFile(machineId: string, path: string, bytes: Buffer): Promise<NodeAnswer>;
   exec(machineId: string, call: Partial<ExecCall>, options?: NodeExecOptions): Promise<NodeExec>;
   /** Makes a call below `guest/`; returns the whole answer. */
@@ -51,20 +51,13 @@ export interface NodeExecOptions {
 
 export function nodeCaller(socketPath: string): NodeCaller {
   return {
-    call: async (method, path, body) => {
-      const response = await send(
-        socketPath,
-        method,
-        path,
-        body === undefined ? undefined : JSON.stringify(body),
-      );
-      const text = (await collect(response)).toString();
-      return { status: response.statusCode ?? 0, body: text === "" ? undefined : JSON.parse(text) };
+    call: async (method, path, body, headers) => {
+      const text = body === undefined ? undefined : JSON.stringify(body);
+      return await answerOf(await send(socketPath, method, path, text, { headers }));
     },
     putFile: async (machineId, path, bytes) => {
       const target = `/v1/machines/${machineId}/files?path=${encodeURIComponent(path)}`;
-      const response = await send(socketPath, "PUT", target, bytes);
-      return { status: response.statusCode ?? 0, body: JSON.parse((await collect(response)).toString()) };
+      return await answerOf(await send(socketPath, "PUT", target, bytes));
     },
     exec: (machineId, call, options = {}) => exec(socketPath, machineId, call, options),
     guest: async (machineId, method, target, body) => {
@@ -82,6 +75,11 @@ export function nodeCaller(socketPath: string): NodeCaller {
     },
     stream: (machineId, kind, spec) => openStream(socketPath, `/v1/machines/${machineId}/${kind}`, spec),
   };
+}
+
+async function answerOf(response: IncomingMessage): Promise<NodeAnswer> {
+  const text = (await collect(response)).toString();
+  return { status: response.statusCode ?? 0, body: text === "" ? undefined : JSON.parse(text) };
 }
 
 async function openStream(socketPath: string, path: string, spec: object): Promise<NodeStream> {
@@ -117,7 +115,7 @@ async function exec(
   options: NodeExecOptions,
 ): Promise<NodeExec> {
   const body = JSON.stringify({ env: {}, timeout_ms: 60_000, ...call });
-  const response = await send(socketPath, "POST", `/v1/machines/${machineId}/exec`, body, options.signal);
+  const response = await send(socketPath, "POST", `/v1/machines/${machineId}/exec`, body, options);
   const status = response.statusCode ?? 0;
   const none = { status, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
   if (status !== 200) return { ...none, refusal: JSON.parse((await collect(response)).toString()) };
@@ -147,13 +145,14 @@ function send(
   method: string,
   path: string,
   body?: string | Buffer,
-  signal?: AbortSignal,
+  { headers: more = {}, signal }: { headers?: Record<string, string>; signal?: AbortSignal } = {},
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers: Record<string, string | number> =
       body === undefined
-        ? {}
+        ? more
         : {
+            ...more,
             "content-type": typeof body === "string" ? "application/json" : "application/octet-stream",
             "content-length": Buffer.byteLength(body),
           };

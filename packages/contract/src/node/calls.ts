@@ -33,6 +33,11 @@
  *                                                   the list omits it then
  *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it continue
  *
+ * `PUT /v1/machines/{machine_id}` and `PUT /v1/snapshots/{snapshot_id}` take a state key in the header STATE_KEY_HEADER.
+ * A machine that is started with one is sealed, and so are its snapshots: its disk is encrypted, and its memory and
+ * device state are when they are saved. Every later call of the two that concerns the machine or such a snapshot needs the
+ * same key, or is refused with wrong_state_key. It is in no body, because a node keeps bodies, and never the key.
+ *
  * Refusals are `{code, message}` with a status of NODE_ERRORS. A machine that ended by itself stays listed as `ended`
  * with a reason until it is deleted.
  */
@@ -53,6 +58,10 @@ export const MachineId = z.string().regex(MACHINE_ID_PATTERN);
 /** Name of a saved state, chosen by control and never reused. */
 export const SNAPSHOT_ID_PATTERN = /^[a-z]{3}_[a-z0-9]{21}$/;
 export const SnapshotId = z.string().regex(SNAPSHOT_ID_PATTERN);
+
+export const STATE_KEY_HEADER = "vivarium-state-key";
+/** 32 random bytes, base64url. */
+export const StateKeyText = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
 
 export const StartSpec = z.object({
   /** Template and version that the node lists in NodeInfo; `base` is the default template. */

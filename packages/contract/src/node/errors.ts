@@ -22,6 +22,10 @@ export const OWN_ERRORS = {
     meaning:
       "what ran in it could not be frozen when it was saved; it goes on only as the machine that it was",
   },
+  wrong_state_key: {
+    status: 409,
+    meaning: "the machine or snapshot is sealed, and the call has no state key or another one",
+  },
   guest_unfit: {
     status: 409,
     meaning:

@@ -23,6 +23,7 @@ import {
   statusOf,
 } from "./snapshots.ts";
 import { NodeState } from "./state.ts";
+import { stateKeyOf } from "./state-key.ts";
 import { serveUpgrade } from "./streams.ts";
 
 export { GuestRequest } from "./guest.ts";
@@ -104,6 +105,8 @@ interface Call {
   /** The raw body. */
   body: Buffer;
   json: unknown;
+  /** The state key of the call's header. */
+  stateKey: string | undefined;
   response: ServerResponse;
 }
 
@@ -112,7 +115,7 @@ const ANSWERED = Symbol("answered");
 const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> = {
   "GET info": ({ info, previews }) => ({ ...info, previews_version: previews.version }),
   "GET machines": (node) => ({ machines: listMachines(node) }),
-  "PUT machines/:id": (node, { id, json }) => startMachine(node, machineId(id), json),
+  "PUT machines/:id": (node, { id, json, stateKey }) => startMachine(node, machineId(id), json, stateKey),
   "GET machines/:id": (node, { id }) => findMachine(node, machineId(id)),
   "DELETE machines/:id": (node, { id }) => stopMachine(node, machineId(id)),
   "POST machines/:id/continue": (node, { id }) => continueMachine(node, machineId(id)),
@@ -130,7 +133,8 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "GET wakes": async (node, { response }) => ({ wakes: await node.wakes.take(goneSignal(response)) }),
   "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),
   "GET snapshots": (node) => ({ snapshots: listSnapshots(node) }),
-  "PUT snapshots/:id": async (node, { id, json }) => statusOf(await saveSnapshot(node, snapshotId(id), json)),
+  "PUT snapshots/:id": async (node, { id, json, stateKey }) =>
+    statusOf(await saveSnapshot(node, snapshotId(id), json, stateKey)),
   "GET snapshots/:id": (node, { id }) => statusOf(findSnapshot(node, snapshotId(id))),
   "DELETE snapshots/:id": (node, { id }) => deleteSnapshot(node, snapshotId(id)),
 };
@@ -152,7 +156,8 @@ async function serve(node: NodeState, request: IncomingMessage, response: Server
   const call = CALLS[`${request.method} ${name}`];
   if (!call) throw new Refusal("invalid", `no such call: ${request.method} ${pathname}`);
   const json = sub === "files" || body.length === 0 ? undefined : parse(body);
-  const result = await call(node, { id, query, body, json, response });
+  const stateKey = stateKeyOf(request.headers);
+  const result = await call(node, { id, query, body, json, stateKey, response });
   if (result === ANSWERED) return;
   if (result === undefined) response.writeHead(204).end();
   else answer(response, result);

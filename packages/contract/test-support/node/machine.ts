@@ -17,6 +17,8 @@ export class FakeMachine {
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
   /** Whether its guest, and every copy of that, refuses to change identity. */
   isUnfit = false;
+  /** Set if the machine is sealed. */
+  stateKey: string | undefined;
 
   /** A directory of this host with /workspace as `workspace` in it; exists once `withFiles` was called. */
   readonly dir: string;

@@ -8,15 +8,22 @@ import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
 import type { NodeState } from "./state.ts";
+import { requireStateKey } from "./state-key.ts";
 
 /** Starts a machine; an equal start, even while in flight, returns the same machine, a different one is refused. */
-export async function startMachine(state: NodeState, id: string, body: unknown): Promise<MachineStatus> {
+export async function startMachine(
+  state: NodeState,
+  id: string,
+  body: unknown,
+  stateKey?: string,
+): Promise<MachineStatus> {
   const spec = valid(StartSpec.safeParse(body));
   await state.stopping.get(id);
   const machine = state.machines.get(id);
   if (machine?.state === "ended") throw new Refusal("machine_gone", machine.reason);
   const known = machine ?? state.starting.get(id);
   if (known) {
+    requireStateKey(known.stateKey, stateKey, `machine ${id}`);
     if (!isSameMachine(known.spec, spec))
       throw new Refusal("machine_conflict", `machine ${id} exists with other parameters`);
     const found = await (known instanceof FakeMachine ? known : known.done);
@@ -24,8 +31,8 @@ export async function startMachine(state: NodeState, id: string, body: unknown):
     return found.status;
   }
   const { promise: hurried, resolve: hurry } = Promise.withResolvers<void>();
-  const done = start(state, { id, spec, hurried }).finally(() => state.starting.delete(id));
-  state.starting.set(id, { spec, done, hurry });
+  const done = start(state, { id, spec, stateKey, hurried }).finally(() => state.starting.delete(id));
+  state.starting.set(id, { spec, stateKey, done, hurry });
   return (await done).status;
 }
 
@@ -41,12 +48,18 @@ function catchUp({ networks }: NodeState, id: string, { network }: StartSpec): v
 
 async function start(
   state: NodeState,
-  { id, spec, hurried }: { id: string; spec: StartSpec; hurried: Promise<void> },
+  {
+    id,
+    spec,
+    stateKey,
+    hurried,
+  }: { id: string; spec: StartSpec; stateKey: string | undefined; hurried: Promise<void> },
 ): Promise<FakeMachine> {
   await Promise.race([state.onStart(id, spec), hurried]);
   const snapshot = spec.snapshot_id === undefined ? undefined : findSnapshot(state, spec.snapshot_id);
+  requireStateKey(snapshot?.stateKey, stateKey, `snapshot ${spec.snapshot_id}`);
   assertCanStart(state, spec, snapshot);
-  const machine = state.newMachine(id, spec);
+  const machine = Object.assign(state.newMachine(id, spec), { stateKey });
   if (snapshot) await loadSnapshot(snapshot, machine);
   if (spec.hold) machine.state = "held";
   state.machines.set(id, machine);

@@ -10,6 +10,7 @@ import type { FakeMachine } from "./machine.ts";
 import { alive, running } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
+import { requireStateKey } from "./state-key.ts";
 
 export interface FakeSnapshot {
   snapshot_id: string;
@@ -25,6 +26,8 @@ export interface FakeSnapshot {
   /** Paths below `dir` of files outside /workspace, by guest path. */
   placed: Map<string, string>;
   isUnfit: boolean;
+  /** Set if the snapshot is sealed. */
+  stateKey: string | undefined;
 }
 
 export function snapshotId(id: string): string {
@@ -39,7 +42,12 @@ export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
 }
 
 /** Saves a snapshot; an equal call, even while in flight, returns the same snapshot, a different one is refused. */
-export async function saveSnapshot(state: NodeState, id: string, body: unknown): Promise<FakeSnapshot> {
+export async function saveSnapshot(
+  state: NodeState,
+  id: string,
+  body: unknown,
+  stateKey?: string,
+): Promise<FakeSnapshot> {
   const spec = valid(SnapshotSpec.safeParse(body));
   const { saving, snapshots } = state;
   const underWay = saving.get(id);
@@ -47,10 +55,11 @@ export async function saveSnapshot(state: NodeState, id: string, body: unknown):
   if (known && JSON.stringify(known.spec) !== JSON.stringify(spec))
     throw new Refusal("snapshot_conflict", `snapshot ${id} exists with other parameters`);
   const published = snapshots.get(id);
+  requireStateKey(published?.stateKey, stateKey, `snapshot ${id}`);
   if (underWay) return await underWay.done;
   if (published) return published;
   const { promise: hurried, resolve: hurry } = Promise.withResolvers<void>();
-  const done = save(state, { id, spec, hurried }).finally(() => saving.delete(id));
+  const done = save(state, { id, spec, stateKey, hurried }).finally(() => saving.delete(id));
   saving.set(id, { spec, done, hurry });
   return await done;
 }
@@ -58,16 +67,17 @@ export async function saveSnapshot(state: NodeState, id: string, body: unknown):
 interface Save<Spec = SnapshotSpec> {
   id: string;
   spec: Spec;
+  stateKey: string | undefined;
   hurried: Promise<void>;
 }
 
-async function save(state: NodeState, { id, spec, hurried }: Save): Promise<FakeSnapshot> {
+async function save(state: NodeState, { id, spec, stateKey, hurried }: Save): Promise<FakeSnapshot> {
   const dir = join(state.folder, id);
   try {
     const snapshot =
       "snapshot_id" in spec
-        ? await copy(state, { id, spec, hurried })
-        : await capture(state, { id, spec, hurried });
+        ? await copy(state, { id, spec, stateKey, hurried })
+        : await capture(state, { id, spec, stateKey, hurried });
     state.snapshots.set(id, snapshot);
     return snapshot;
   } catch (error) {
@@ -80,10 +90,11 @@ async function save(state: NodeState, { id, spec, hurried }: Save): Promise<Fake
 
 async function capture(
   state: NodeState,
-  { id, spec, hurried }: Save<Extract<SnapshotSpec, { machine_id: string }>>,
+  { id, spec, stateKey, hurried }: Save<Extract<SnapshotSpec, { machine_id: string }>>,
 ): Promise<FakeSnapshot> {
   const dir = join(state.folder, id);
   const machine = alive(state, spec.machine_id);
+  requireStateKey(machine.stateKey, stateKey, `machine ${spec.machine_id}`);
   return await machine.exclusive(async () => {
     running(state, spec.machine_id);
     await machine.whileAlive(Promise.race([state.onSnapshot(id, spec), hurried]));
@@ -110,16 +121,18 @@ async function capture(
       dir,
       placed: new Map(placed),
       isUnfit: machine.isUnfit,
+      stateKey: machine.stateKey,
     };
   });
 }
 
 async function copy(
   state: NodeState,
-  { id, spec, hurried }: Save<{ snapshot_id: string }>,
+  { id, spec, stateKey, hurried }: Save<{ snapshot_id: string }>,
 ): Promise<FakeSnapshot> {
   await Promise.race([state.onSnapshot(id, spec), hurried]);
   const source = findSnapshot(state, spec.snapshot_id);
+  requireStateKey(source.stateKey, stateKey, `snapshot ${spec.snapshot_id}`);
   const dir = join(state.folder, id);
   await copyFiles(source.dir, dir);
   const created_at = new Date().toISOString();

@@ -28,6 +28,7 @@ type Proceed = () => Promise<void>;
 /** A start or a snapshot in progress. */
 interface UnderWay<Spec, Made> {
   spec: Spec;
+  stateKey?: string | undefined;
   done: Promise<Made>;
   /** Called by a delete, which waits for completion: ends the wait for the test's hook. */
   hurry: () => void;

@@ -5,7 +5,8 @@ import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { Keyring } from "../secrets/keyring.ts";
-import { openVariables, sealCheckpointEnv } from "../secrets/variables.ts";
+import { openStateKey } from "../secrets/state-key.ts";
+import { openVariables, sealForCheckpoint } from "../secrets/variables.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type CheckpointRow, countCheckpoints, findCheckpointByName, insertCheckpoint } from "./store.ts";
 
@@ -20,7 +21,8 @@ export async function keepCheckpoint(
   await checkQuota(tx, session, body.name);
   const { env } = await openVariables({ db: tx, keyring }, session);
   const owner = { org_id: session.org_id, id: snapshot.snapshot_id };
-  const sealed = sealCheckpointEnv(keyring, owner, env);
+  const stateKey = await openStateKey(keyring, session);
+  const sealed = sealForCheckpoint(keyring, owner, { env, stateKey });
   const row = await insertCheckpoint(tx, { ...rowOf(session, body, snapshot), ...sealed });
   if (row === "name_taken") throw nameTaken(body.name ?? "");
   const { id: checkpoint_id, size_bytes } = row;

@@ -116,7 +116,8 @@ create table checkpoints (
   data_key bytea,
   sealed_env bytea,
   may_hold_secrets boolean not null default false,
-  constraint checkpoints_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = (sealed_env IS NULL)))),
+  state_key bytea,
+  constraint checkpoints_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = ((sealed_env IS NULL) AND (state_key IS NULL))))),
   constraint checkpoints_id_check CHECK ((id ~ '^chk_[a-z0-9]{21}$'::text)),
   constraint checkpoints_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint checkpoints_pkey PRIMARY KEY (id),
@@ -414,6 +415,7 @@ create table sessions (
   ca_certificate text,
   ca_key bytea,
   connections_version integer not null default 0,
+  state_key bytea,
   constraint sessions_authority CHECK (((bound_hosts IS NULL) = (ca_certificate IS NULL))),
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
@@ -428,7 +430,8 @@ create table sessions (
   constraint sessions_origin_check CHECK ((origin = ANY (ARRAY['api'::text, 'run'::text]))),
   constraint sessions_pkey PRIMARY KEY (id),
   constraint sessions_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
-  constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text])))
+  constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text]))),
+  constraint sessions_state_key CHECK (((state_key IS NULL) OR (data_key IS NOT NULL)))
 );
 CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
 CREATE INDEX sessions_capped ON public.sessions USING btree (id) WHERE (egress_cap_bytes IS NOT NULL);

@@ -153,11 +153,12 @@ interface StartColumns {
   status_detail: string | null;
 }
 
-/** Written by secrets/ alone. The session's data key, wrapped; `env` is set where there is no key-encryption key. */
+/** Written by secrets/ alone. The session's data key, and its state key; `env` is set where there is no key-encryption key. */
 interface SecretColumns {
   env: Json<Record<string, string> | null> | null;
   kek_id: string | null;
   data_key: Buffer | null;
+  state_key: Buffer | null;
 }
 
 /** Written by connections/ alone. The authority that the session's guest trusts, and the hosts that it is for. */
@@ -252,6 +253,7 @@ export interface CheckpointTable {
   kek_id: string | null;
   data_key: Buffer | null;
   sealed_env: Buffer | null;
+  state_key: Buffer | null;
   may_hold_secrets: Generated<boolean>;
   egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
   no_sudo: boolean;

@@ -99,6 +99,10 @@ const REFUSALS: Partial<Record<NodeErrorCode, ApiText>> = {
     "conflict",
     "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
   ],
+  wrong_state_key: [
+    "internal",
+    "the saved state was sealed with another key than the session has; it was left as it is, and trying again does not help",
+  ],
   snapshot_damaged: UNLOADABLE,
   snapshot_not_found: UNLOADABLE,
   machine_held: SILENT,

@@ -73,9 +73,15 @@ export class NodeClient {
     return (await this.#read(MachineList, "machines")).machines;
   }
 
-  /** Answers once the machine runs. Repeating the call gives the same answer. */
-  async startMachine(machineId: string, spec: StartSpec, signal: AbortSignal): Promise<MachineStatus> {
-    return parseAnswer(MachineStatus, await this.#send("PUT", `machines/${machineId}`, signal, spec));
+  /** Answers once the machine runs. Repeating the call gives the same answer. With a state key the machine is sealed. */
+  async startMachine(
+    machineId: string,
+    spec: StartSpec,
+    signal: AbortSignal,
+    stateKey?: Buffer,
+  ): Promise<MachineStatus> {
+    const answer = await this.#send("PUT", `machines/${machineId}`, signal, spec, stateKey);
+    return parseAnswer(MachineStatus, answer);
   }
 
   /** Answers once nothing of the machine is left. Deleting an absent machine succeeds. */
@@ -146,8 +152,14 @@ export class NodeClient {
   }
 
   /** Answers once the snapshot is durable. Repeating the call gives the same answer. */
-  async putSnapshot(snapshotId: string, spec: SnapshotSpec, signal: AbortSignal): Promise<SnapshotStatus> {
-    return parseAnswer(SnapshotStatus, await this.#send("PUT", `snapshots/${snapshotId}`, signal, spec));
+  async putSnapshot(
+    snapshotId: string,
+    spec: SnapshotSpec,
+    signal: AbortSignal,
+    stateKey?: Buffer,
+  ): Promise<SnapshotStatus> {
+    const answer = await this.#send("PUT", `snapshots/${snapshotId}`, signal, spec, stateKey);
+    return parseAnswer(SnapshotStatus, answer);
   }
 
   /** Machines that were loaded from the snapshot keep running. Deleting an absent snapshot succeeds. */
@@ -241,8 +253,10 @@ export class NodeClient {
     path: string,
     signal: AbortSignal,
     body?: object | Buffer,
+    stateKey?: Buffer,
   ): Promise<unknown> {
-    return await exchangeJson({ socketPath: this.#socketPath, method, path: `/v1/${path}`, body, signal });
+    const call = { socketPath: this.#socketPath, method, path: `/v1/${path}`, body, signal };
+    return await exchangeJson({ ...call, ...(stateKey && { stateKey }) });
   }
 
   async #read<T>(

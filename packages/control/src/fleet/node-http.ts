@@ -1,7 +1,7 @@
 /** Makes one HTTP/1.1 exchange with a node over its unix socket, and turns every failure into a NodeError. */
 import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { isNodeErrorCode } from "@vivarium/contract/node";
+import { isNodeErrorCode, STATE_KEY_HEADER } from "@vivarium/contract/node";
 import { readAtMost } from "@vivarium/kit/read-at-most";
 import { NodeError } from "./node-error.ts";
 
@@ -19,6 +19,8 @@ export interface Exchange {
   /** A stream as the body. If it breaks off, the call breaks off. */
   source?: Readable;
   signal?: AbortSignal;
+  /** Sent as a header. A node keeps bodies, and not this. */
+  stateKey?: Buffer;
   /** Keeps connections alive. Without an agent, the connection is used for this call only. */
   agent?: Agent;
 }
@@ -62,6 +64,7 @@ function send(call: Exchange): Promise<IncomingMessage> {
       agent: call.agent ?? false,
       headers: {
         host: "node",
+        ...(call.stateKey && { [STATE_KEY_HEADER]: call.stateKey.toString("base64url") }),
         ...(payload !== undefined && {
           "content-type": isBytes ? "application/octet-stream" : "application/json",
           "content-length": Buffer.byteLength(payload),

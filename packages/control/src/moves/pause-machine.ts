@@ -9,12 +9,14 @@ import { isRefusal } from "../fleet/node-error.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import { type Operation, snapshotIdOf } from "../operations/operations.ts";
 import { BUSY } from "../operations/when-free.ts";
+import { openStateKey } from "../secrets/state-key.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { commitMove } from "./save-move.ts";
+import { requireStateKey } from "./start-machine.ts";
 
 /** Time until a deadline tries a refused pause again: each attempt may stop the guest for a moment. */
 const RETRY_MS = 10_000;
@@ -32,6 +34,7 @@ export async function claimAndPause(
   why: Pick<OperationInput, "event" | "wake_at" | "by">,
   isStillDue?: (tx: Queries) => Promise<boolean>,
 ): Promise<Paused | typeof BUSY> {
+  await requireStateKey(deps, session);
   const input = { snapshot_id: `pau_${randomId()}`, ...why };
   const claim = (db: Queries) => deps.operations.claim(session, "pause", input, db);
   const claimed = isStillDue
@@ -48,7 +51,10 @@ export async function carryOutPause(deps: MoveDeps, op: Operation): Promise<Paus
   }
   const spec = { machine_id: machineIdOf(op.session), after: "hold" } as const;
   return await carryOut(deps, op, {
-    make: (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal),
+    make: async (signal) => {
+      const stateKey = await openStateKey(deps.keyring, op.session);
+      return await deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+    },
     commit: (snapshot) => commit(deps, op, snapshot),
     finish: (session, snapshot, elapsedMs) => {
       deps.operations.runInBackground(deleteStoppedMachine(deps, op.session));

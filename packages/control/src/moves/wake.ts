@@ -5,7 +5,6 @@ import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import { findKeyCeiling } from "../access/store.ts";
-import { pushBeforeStart } from "../connections/push.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
@@ -19,6 +18,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { expireIfLifetimeOver } from "./expire.ts";
 import { commitMove } from "./save-move.ts";
+import { requireStateKey, startMachineOf } from "./start-machine.ts";
 import { requireState, startSpec } from "./start-spec.ts";
 
 /** Time between two attempts of a scheduled wake that is refused. */
@@ -35,6 +35,7 @@ export async function wakeSession(
 ): Promise<SessionRow | typeof BUSY> {
   return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
     if (await expireIfLifetimeOver(deps, session)) return BUSY;
+    await requireStateKey(deps, session);
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await emitIfRefused(deps.db, wanted, () =>
@@ -66,8 +67,8 @@ export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<Sessi
   let timings: CreateTiming;
   return await carryOut(deps, op, {
     make: async (signal) => {
-      await pushBeforeStart(deps, op.session);
-      return requireState("running", await deps.nodes.startMachine(machineId, wakeSpec(op.session), signal));
+      const wanted = { machineId, spec: wakeSpec(op.session), signal };
+      return requireState("running", await startMachineOf(deps, op.session, wanted));
     },
     commit: async (machine, elapsedMs) => {
       crashPoint("wake.started");

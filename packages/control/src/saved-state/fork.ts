@@ -15,6 +15,7 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
+import { openStateKey, stateKeyOfNew } from "../secrets/state-key.ts";
 import { openVariables, saveSealedValues, sealVariables } from "../secrets/variables.ts";
 import { getSession } from "../sessions/get.ts";
 import { takeSlots } from "../sessions/slots.ts";
@@ -71,9 +72,12 @@ async function claimFork(
   if (!parent) return undefined;
   // The claim's row: a session that has just ended has no variables any more.
   const variables = await openVariables({ ...deps, db: tx }, parent);
+  const stateKey = parent.may_hold_secrets
+    ? stateKeyOfNew(deps.keyring, await openStateKey(deps.keyring, parent))
+    : undefined;
   const sealed = Array.from({ length: count }, () => {
     const owner = { org_id: parent.org_id, id: randomId() };
-    return { owner, ...sealVariables(deps.keyring, owner, variables) };
+    return { owner, ...sealVariables(deps.keyring, owner, variables, { stateKey }) };
   });
   const settings = sealed.map(({ owner, columns }) => ({
     ...childOf(parent, principal, snapshotId),

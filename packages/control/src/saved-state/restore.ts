@@ -10,7 +10,6 @@ import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
-import { pushBeforeStart } from "../connections/push.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
@@ -20,6 +19,7 @@ import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import { isRefusal, NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { commitMove, saveTimings } from "../moves/save-move.ts";
+import { requireStateKey, startMachineOf } from "../moves/start-machine.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
 import { carryOut, operate } from "../operations/frame.ts";
@@ -47,6 +47,7 @@ export async function restoreSession(
     const session = await requireSnapshotable(deps, found);
     if (session === BUSY) return BUSY;
     checkLineage(session, checkpoint);
+    await requireStateKey(deps, session);
     // The checkpoint may contain processes with `keep_alive`.
     await setMayKeepAlive(deps.db, session);
     const restore = () =>
@@ -99,8 +100,8 @@ async function replaceMachine(
   });
   return await carryOut(deps, op, {
     make: async (signal) => {
-      await pushBeforeStart(deps, op.session);
-      return requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal));
+      const wanted = { machineId, spec: { ...spec, hold: true }, signal };
+      return requireState("held", await startMachineOf(deps, op.session, wanted));
     },
     // Moves the row to the new machine. From here on a process that takes over settles the machines by the row.
     commit: (loaded) =>
@@ -170,10 +171,9 @@ async function switchMachines(
       if (!isRefusal(error)) throw error;
       // The old machine is gone, so the checkpoint is loaded again.
       await deps.nodes.deleteMachine(machineId);
-      await untilAnswered(op.signal, async (signal) => {
-        await pushBeforeStart(deps, op.session);
-        return await deps.nodes.startMachine(machineId, spec, signal);
-      });
+      await untilAnswered(op.signal, (signal) =>
+        startMachineOf(deps, op.session, { machineId, spec, signal }),
+      );
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;

@@ -16,6 +16,7 @@ import { expireIfLifetimeOver } from "../moves/expire.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import { type Operation, snapshotIdOf } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
+import { openStateKey } from "../secrets/state-key.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
@@ -104,7 +105,10 @@ async function commit<Row>(
 /** The steps that take the snapshot and roll back. The caller adds `commit` and `finish`. */
 export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
-    make: (signal: AbortSignal) => deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal),
+    make: async (signal: AbortSignal) => {
+      const stateKey = await openStateKey(deps.keyring, op.session);
+      return await deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal, stateKey);
+    },
     remove: async () => undefined,
     rollBack: () => discardSnapshot(deps, op),
     whenUnsure: "roll back" as const,

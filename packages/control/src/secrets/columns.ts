@@ -4,7 +4,7 @@ import type { Tables } from "../db/tables.ts";
 
 /** The end of a session destroys its data key: nobody can open what was sealed with it. */
 export function secretColumns({ endReason }: { endReason?: string }) {
-  return endReason === undefined ? {} : { env: null, kek_id: null, data_key: null };
+  return endReason === undefined ? {} : { env: null, kek_id: null, data_key: null, state_key: null };
 }
 
 /** Deletes the sealed values of the session that the statement's CTE `moved` returns. */

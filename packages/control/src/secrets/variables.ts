@@ -4,6 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { newDataKey, type Owner, openDataKey, openValues, sealValues, type WrappedKey } from "./data-key.ts";
 import type { Keyring } from "./keyring.ts";
+import { sealStateKey } from "./state-key.ts";
 import { insertSealedValues, listSealedValues, listShownValues, type SealedValue } from "./store.ts";
 
 type Values = Record<string, string>;
@@ -33,7 +34,7 @@ const isEmpty = (values: Values) => Object.keys(values).length === 0;
 const isSealed = (row: Sealable): row is Sealable & WrappedKey => row.data_key !== null;
 
 interface SealedVariables {
-  columns: Partial<WrappedKey> & { env: string | null };
+  columns: Partial<WrappedKey> & { env: string | null; state_key?: Buffer };
   values: SealedValue[];
   /** The session's data key, if it has one. */
   key?: Buffer;
@@ -47,7 +48,7 @@ export function sealVariables(
   keyring: Keyring,
   owner: Owner,
   { env, secrets }: Variables,
-  { hasConnections = false } = {},
+  { hasConnections = false, stateKey }: { hasConnections?: boolean; stateKey?: Buffer | undefined } = {},
 ): SealedVariables {
   const kek = keyring.current;
   if (!kek) {
@@ -55,7 +56,8 @@ export function sealVariables(
     if (hasConnections) throw noKey("connections");
     return { columns: { env: isEmpty(env) ? null : JSON.stringify(env) }, values: [] };
   }
-  if (isEmpty(env) && isEmpty(secrets) && !hasConnections) return { columns: { env: null }, values: [] };
+  if (isEmpty(env) && isEmpty(secrets) && !hasConnections && !stateKey)
+    return { columns: { env: null }, values: [] };
   const { key, wrapped } = newDataKey(kek, owner);
   const value = (kind: "env" | "secrets", values: Values, names: string[]) =>
     isEmpty(values)
@@ -63,7 +65,11 @@ export function sealVariables(
       : [{ session_id: owner.id, kind, names, sealed: sealValues(key, owner, kind, values) }];
   return {
     key,
-    columns: { ...wrapped, env: null },
+    columns: {
+      ...wrapped,
+      env: null,
+      ...(stateKey && { state_key: sealStateKey(key, owner, stateKey) }),
+    },
     values: [...value("env", env, []), ...value("secrets", secrets, Object.keys(secrets).sort())],
   };
 }
@@ -134,16 +140,21 @@ async function openEnv(
   }
 }
 
-/** Columns of a checkpoint's variables. A checkpoint has no secrets. */
-export function sealCheckpointEnv(
+/** Columns of a checkpoint's variables, and of the state key of its session. A checkpoint has no secrets. */
+export function sealForCheckpoint(
   keyring: Keyring,
   owner: Owner,
-  env: Values,
-): Partial<WrappedKey> & { env: string | null; sealed_env?: Buffer } {
-  if (isEmpty(env)) return { env: null };
+  { env, stateKey }: { env: Values; stateKey: Buffer | undefined },
+): Partial<WrappedKey> & { env: string | null; sealed_env?: Buffer; state_key?: Buffer } {
+  if (isEmpty(env) && !stateKey) return { env: null };
   if (!keyring.current) return { env: JSON.stringify(env) };
   const { key, wrapped } = newDataKey(keyring.current, owner);
-  return { ...wrapped, env: null, sealed_env: sealValues(key, owner, "env", env) };
+  return {
+    ...wrapped,
+    env: null,
+    ...(!isEmpty(env) && { sealed_env: sealValues(key, owner, "env", env) }),
+    ...(stateKey && { state_key: sealStateKey(key, owner, stateKey) }),
+  };
 }
 
 export async function openCheckpointEnv(

@@ -17,6 +17,7 @@ import type { NodeState } from "../fleet/node-state.ts";
 import { leaseFromNow } from "../leases/lease.ts";
 import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
 import type { Keyring } from "../secrets/keyring.ts";
+import { stateKeyOfNew } from "../secrets/state-key.ts";
 import { saveSealedValues, sealVariables, type Variables } from "../secrets/variables.ts";
 import { type CeilingDeps, checkCeilings, orgCapped } from "../sessions/slots.ts";
 import type { StartGate } from "../sessions/start-gate.ts";
@@ -34,6 +35,7 @@ type Filled =
   | "env"
   | "kek_id"
   | "data_key"
+  | "state_key"
   | "bound_hosts"
   | "ca_certificate"
   | "ca_key";
@@ -44,6 +46,8 @@ export type SessionSettings = Chosen &
     size: Size;
     /** Connections of the request, checked against the policy of the session. */
     connections?: readonly NewConnection[];
+    /** The state key of the checkpoint that the session starts from. */
+    stateKey?: Buffer | undefined;
   };
 
 interface AdmitDeps extends AuditDeps, CeilingDeps {
@@ -58,7 +62,7 @@ export async function admitSession(
   tx: Queries,
   principal: Principal,
   {
-    settings: { env, secrets, connections = [], ...settings },
+    settings: { env, secrets, connections = [], stateKey, ...settings },
     by,
   }: { settings: SessionSettings; by: Caller },
 ): Promise<SessionRow> {
@@ -78,7 +82,14 @@ export async function admitSession(
   const owner = { org_id: principal.orgId, id: randomId() };
   // Last, because errors of the request come before a key that the server lacks.
   const hasConnections = connections.length > 0;
-  const { columns, values, key } = sealVariables(keyring, owner, { env, secrets }, { hasConnections });
+  // An origin may hand out the credential of a Connection in a form that its guard does not know.
+  const mayHold = settings.may_hold_secrets || Object.keys(secrets).length > 0 || hasConnections;
+  const { columns, values, key } = sealVariables(
+    keyring,
+    owner,
+    { env, secrets },
+    { hasConnections, stateKey: mayHold ? stateKeyOfNew(keyring, stateKey) : undefined },
+  );
   const hosts = connections.map(({ host }) => host);
   const row = await insertSession(tx, {
     provision_claimed_until: leaseFromNow(PROVISION_LEASE_MS),
@@ -86,8 +97,7 @@ export async function admitSession(
     ...columns,
     ...(key && hasConnections && (await authorityColumns(key, owner, hosts))),
     ...owner,
-    // An origin may hand out the credential of a Connection in a form that its guard does not know.
-    may_hold_secrets: settings.may_hold_secrets || Object.keys(secrets).length > 0 || hasConnections,
+    may_hold_secrets: mayHold,
     egress_cap_bytes: capBytes,
     // The first machine has sent nothing yet, so its limit is the whole cap.
     egress_limit_bytes: capBytes,

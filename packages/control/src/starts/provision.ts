@@ -8,13 +8,13 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus } from "@vivarium/contract/node";
 import { repeatAfter, sleep } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { pushBeforeStart } from "../connections/push.ts";
 import { untilStored } from "../db/retry.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { PROVISION_LEASE_MS, renewProvisionClaim } from "../leases/provision-claim.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { failSession } from "../moves/release-session.ts";
 import { moveSession } from "../moves/save-move.ts";
+import { startMachineOf } from "../moves/start-machine.ts";
 import { startSpec } from "../moves/start-spec.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -103,8 +103,8 @@ async function startWithin(
   while (!signal.aborted) {
     const placeMs = age();
     try {
-      await pushBeforeStart(deps, session);
-      const machine = await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
+      const spec = startSpec(session);
+      const machine = await startMachineOf(deps, session, { machineId: machineIdOf(session), spec, signal });
       return { ...machine, placeMs };
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;

@@ -8,6 +8,7 @@ import type { Queries } from "../db/pool.ts";
 import type { StoredPolicy } from "../egress/entry.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
+import { openStateKey } from "../secrets/state-key.ts";
 import { openCheckpointEnv } from "../secrets/variables.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
@@ -61,6 +62,7 @@ async function startFromTemplate(
     no_sudo: request.no_sudo || saved?.noSudo || false,
     // A session that may hold secrets is not made into a template.
     may_hold_secrets: false,
+    stateKey: undefined,
     may_keep_alive: Boolean(saved),
   };
   return { start, refusal };
@@ -81,6 +83,7 @@ async function startFromCheckpoint({ keyring }: StartDeps, tx: Queries, scope: S
     // `no_sudo` cannot be undone: a guest without sudo has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
     may_hold_secrets: checkpoint.may_hold_secrets,
+    stateKey: await openStateKey(keyring, checkpoint),
     may_keep_alive: true,
   };
 }

@@ -6,7 +6,6 @@
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { repeatAfter } from "@vivarium/kit/clock";
 import type { AuditDeps } from "../audit/append.ts";
-import { pushBeforeStart } from "../connections/push.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import {
@@ -19,6 +18,7 @@ import {
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { moveSession, type NewMachine } from "../moves/save-move.ts";
+import { startMachineOf } from "../moves/start-machine.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { isCreating, machineIdOf } from "../sessions/state.ts";
@@ -81,10 +81,12 @@ export async function startTogether(
   const signal = AbortSignal.any([over, failed.signal, AbortSignal.timeout(LIMITS.provisionMs)]);
   const startedAt = performance.now();
   const starts = sessions.map(async (session) => {
-    const start = async (one: AbortSignal) => {
-      await pushBeforeStart(deps, session);
-      return await deps.nodes.startMachine(machineIdOf(session), startSpec(session), one);
-    };
+    const start = (one: AbortSignal) =>
+      startMachineOf(deps, session, {
+        machineId: machineIdOf(session),
+        spec: startSpec(session),
+        signal: one,
+      });
     const machine = requireState("running", await untilAnswered(signal, start));
     const total = Math.round(performance.now() - startedAt);
     return { session, timings: { place: 0, ...machine.timings, total }, machine };

@@ -8,12 +8,14 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { chown, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { text } from "node:stream/consumers";
+import { allOrNone } from "@vivarium/kit/all-or-none";
 import { identify, isAlive, killAndWait, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { KIB } from "@vivarium/kit/sizes";
 import type { UndoStack } from "@vivarium/kit/undo-stack";
 import type { JAIL_PATHS, MachineShape } from "../qemu/arguments.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import { type Cgroups, entering } from "./cgroup.ts";
+import { feedOnce } from "./fifo.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
@@ -41,6 +43,8 @@ interface JailSpec {
   /** Largest file that QEMU may write. */
   fileBytes: number;
   arguments: string[];
+  /** The key of its disk, which QEMU reads from a FIFO while it starts. */
+  feed?: { fifo: string; content: string } | undefined;
 }
 
 export interface Qemu {
@@ -58,7 +62,11 @@ export async function startQemu(
   const { process, lastWords } = await startJailed(cgroups, spec);
   undo.push("process", () => killAndWait(process));
   const monitor = path.join(spec.dir, "run/qmp.sock");
-  const qmp = await Qmp.connect(monitor, { limitMs, alive: () => isAlive(process) }).catch((cause) => {
+  const limits = { limitMs, alive: () => isAlive(process) };
+  const [qmp] = await allOrNone([
+    Qmp.connect(monitor, limits),
+    spec.feed && feedOnce(spec.feed.fifo, spec.feed.content, limits),
+  ]).catch((cause) => {
     throw new Error(`QEMU did not start: ${lastWords()}`, { cause });
   });
   undo.push("monitor", () => qmp.close());

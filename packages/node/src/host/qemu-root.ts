@@ -16,7 +16,8 @@ const QEMU = "/usr/bin/qemu-system-x86_64";
 const BINARIES = [QEMU, "/usr/bin/setpriv"];
 const FIRMWARE_DIRS = ["/usr/share/qemu", "/usr/share/seabios"];
 const MOUNT_DIRS = ["/proc", "/dev", "/tmp", "/etc", JAIL_PATHS.run];
-const MOUNT_FILES = Object.values(JAIL_PATHS).filter((target) => !target.startsWith("/run"));
+/** A jail has a /run and a /tmp of its own. */
+const MOUNT_FILES = Object.values(JAIL_PATHS).filter((target) => !/^\/(run|tmp)\b/.test(target));
 
 export interface QemuRoot {
   dir: string;

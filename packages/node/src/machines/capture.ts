@@ -12,30 +12,35 @@ import { syncPath } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import { sharedBytes } from "../disks/shared-bytes.ts";
+import { gatherDuring, makeFifo } from "../host/fifo.ts";
 import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { mappingsOf } from "../snapshots/changed-pages.ts";
 import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
 import {
   describeFile,
+  entryOf,
   knownDevices,
   type Loadable,
   type Manifest,
+  plainDiskOf,
   publishManifest,
   type SnapshotFile,
 } from "../snapshots/manifest.ts";
 import { PageSums } from "../snapshots/page-sums.ts";
+import { STATE_LIMIT_BYTES, writeSealedBytes } from "../snapshots/sealed-bytes.ts";
+import type { StateKey } from "../snapshots/state-key.ts";
+import type { PackedMemory } from "../snapshots/sums-worker.ts";
 import type { MachineDeps } from "./deps.ts";
 import { thawAndContinue } from "./handshake.ts";
 import type { Machine } from "./machine.ts";
 
-/** Largest accepted device state: a microvm's has tens of KiB, and a QEMU that writes much more was taken over. */
-const STATE_LIMIT_BYTES = 64 * MIB;
 /** Disk space for device state, tables and manifest of a guest that changed no page. */
 const LEAST_BYTES = 4 * MIB;
 const THAW_WITHIN_MS = 5_000;
 /** Files that the snapshot shares with its parent. */
 const SHARED = ["layer.qcow2", "base.raw"] as const;
+const MEMORY = "mem";
 
 export interface CaptureInput {
   machine: Machine;
@@ -51,6 +56,8 @@ export interface CaptureInput {
   announce: () => Promise<void>;
   /** The guest stays stopped and frozen once the snapshot is durable. */
   hold: boolean;
+  /** The key of a sealed machine, with which its snapshot is sealed. */
+  stateKey?: StateKey | undefined;
 }
 
 /** Milliseconds of the stages before the publication. */
@@ -117,53 +124,66 @@ async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
 }
 
 /** Does the work that needs no stopped guest. Returns the parent's page sums as the snapshot's initial ones. */
-async function makeTarget({ machine, machineDir, parent, target }: CaptureInput): Promise<PageSums> {
+async function makeTarget(input: CaptureInput): Promise<PageSums> {
+  const { parent, target, stateKey } = input;
   await makeUnpublished(target);
   for (const name of SHARED) await shareFile(path.join(parent.dir, name), path.join(target, name));
-  // The folder is sealed: QEMU may fill this file and create no other.
-  const state = await open(stateFile(machineDir), "w", 0o600);
-  await state.close();
-  await chown(stateFile(machineDir), machine.slot.uid, machine.slot.uid);
-  await cloneFile(path.join(parent.dir, "mem"), path.join(target, "mem"));
-  await chmod(path.join(target, "mem"), 0o600);
+  await makeStateFile(input);
+  const [memory, under] = [path.join(parent.dir, MEMORY), plainDiskOf(parent.manifest)];
+  if (stateKey) {
+    await shareFile(memory, path.join(target, MEMORY));
+    await shareFile(path.join(parent.dir, under), path.join(target, "under.qcow2"));
+  } else {
+    await cloneFile(memory, path.join(target, MEMORY));
+    await chmod(path.join(target, MEMORY), 0o600);
+  }
   const table = await PageSums.read(path.join(parent.dir, "mem.sums"));
   return table.child(parent.manifest.kind === "baseline");
 }
 
-const stateFile = (machineDir: string) => path.join(machineDir, "run/state");
+/** The folder belongs to root: QEMU may fill this file, or this FIFO, and create no other. */
+async function makeStateFile({ machine: { slot }, machineDir, stateKey }: CaptureInput): Promise<void> {
+  const name = stateFile(machineDir);
+  if (stateKey) {
+    // A capture that failed before its instant left it.
+    await rm(name, { force: true });
+    return await makeFifo(name, slot.uid);
+  }
+  const state = await open(name, "w", 0o600);
+  await state.close();
+  await chown(name, slot.uid, slot.uid);
+}
+
+/** In the machine's folder. Its name in the jail is the same. */
+export const STATE_FILE = "run/state";
+const stateFile = (machineDir: string) => path.join(machineDir, STATE_FILE);
 const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
 /** Everything between stop and continue. Disk and memory are cloned, so that the guest can run during the rest. */
-async function takeInstant(
-  deps: CaptureDeps,
-  { machine, machineDir, parent, target }: CaptureInput,
-  parentSums: PageSums,
-  freeze: number,
-) {
+async function takeInstant(deps: CaptureDeps, input: CaptureInput, parentSums: PageSums, freeze: number) {
+  const { machine, machineDir, parent, target } = input;
   const whole = stopwatch();
   await machine.qmp.execute("stop");
   crashPoint("capture.stop");
   const watch = stopwatch();
-  const state = machine.qmp
-    .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
-    .then(stopwatch());
+  const stateWatch = stopwatch();
+  const state = saveState(input).then((keep) => ({ keep, ms: stateWatch() }));
   // Awaited only after the other work; until then a rejection, such as at the machine's end, is not unhandled.
   state.catch(() => {});
-  const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });
-  const mappings = mappingsOf(machine.process.pid, memoryFile);
-  const { runs, bytes } = await deps.sums.findChanged(machine.process.pid, mappings);
-  const release = await deps.gate.reserve(bytes + LEAST_BYTES);
+  let release = () => {};
   try {
+    const memoryFile = await stat(path.join(parent.dir, MEMORY), { bigint: true });
+    const mappings = mappingsOf(machine.process.pid, memoryFile);
+    const { runs, bytes } = await deps.sums.findChanged(machine.process.pid, mappings);
+    release = await deps.gate.reserve(bytes + LEAST_BYTES);
     await cloneFile(diskFile(machineDir), path.join(target, "disk.qcow2"));
     const disk = watch();
-    const { written, sums } = await deps.sums.writeChanged(
-      { pid: machine.process.pid, runs, parent: path.join(parent.dir, "mem") },
-      { file: path.join(target, "mem"), sums: parentSums },
-    );
+    const source = { pid: machine.process.pid, runs, parent: path.join(parent.dir, MEMORY) };
+    const { written, sums } = await saveMemory(deps, input, source, parentSums);
     const memory = watch();
-    const stateMs = await state;
-    await keepState(machineDir, target);
-    const stages: Stages = { freeze, disk, memory, state: stateMs, stopped: whole() };
+    const { keep, ms } = await state;
+    await keep();
+    const stages: Stages = { freeze, disk, memory, state: ms, stopped: whole() };
     return { stages, ownBytes: written, sums, release };
   } catch (error) {
     release();
@@ -172,17 +192,53 @@ async function takeInstant(
   }
 }
 
-/** Copies the device state into the snapshot. QEMU is not trusted, so the size of the file that it wrote is checked. */
-async function keepState(machineDir: string, target: string): Promise<void> {
+/** Saves pages of a process. Of a sealed machine they are all that differ from the memory below, which is not sealed. */
+async function saveMemory(
+  { sums }: CaptureDeps,
+  { target, stateKey }: CaptureInput,
+  source: PackedMemory,
+  parentSums: PageSums,
+): Promise<{ written: number; sums: PageSums }> {
+  if (!stateKey)
+    return await sums.writeChanged(source, { file: path.join(target, MEMORY), sums: parentSums });
+  const sealing = { key: stateKey.derive("memory"), label: path.basename(target) };
+  const made = await sums.writeSealed(source, { file: path.join(target, "mem.sealed"), ...sealing });
+  return { written: made.fileBytes, sums: parentSums };
+}
+
+/**
+ * Has QEMU write the device state, and returns how to copy it into the snapshot. QEMU is not trusted, so the size of what it
+ * wrote is checked. A sealed machine's goes through a FIFO, and is in no file before it is sealed.
+ */
+async function saveState({
+  machine,
+  machineDir,
+  target,
+  stateKey,
+}: CaptureInput): Promise<() => Promise<void>> {
   const file = stateFile(machineDir);
-  const { size } = await stat(file);
-  if (size === 0 || size > STATE_LIMIT_BYTES) throw new Error(`the device state has ${size} bytes`);
-  await cloneFile(file, path.join(target, "state"));
-  await rm(file);
+  const kept = path.join(target, "state");
+  const write = () => machine.qmp.execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` });
+  const check = (bytes: number) => {
+    if (bytes === 0 || bytes > STATE_LIMIT_BYTES) throw new Error(`the device state has ${bytes} bytes`);
+  };
+  if (stateKey) {
+    const content = await gatherDuring(file, STATE_LIMIT_BYTES, write);
+    check(content.length);
+    const sealing = { key: stateKey.derive("device state"), label: path.basename(target) };
+    writeSealedBytes(kept, sealing, content);
+    return async () => {};
+  }
+  await write();
+  return async () => {
+    check((await stat(file)).size);
+    await cloneFile(file, kept);
+    await rm(file);
+  };
 }
 
 /** Makes a file read-only, syncs it and describes it. Described last, because its blocks may grow until it is on disk. */
-async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
+async function settle({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
   const file = path.join(target, name);
   await chmod(file, 0o444);
   await syncPath(file);
@@ -191,19 +247,24 @@ async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
 
 async function makeDurable(
   deps: CaptureDeps,
-  { parent, target, spec }: CaptureInput,
+  { parent, target, spec, stateKey }: CaptureInput,
   { sums, ownBytes, stages }: Awaited<ReturnType<typeof takeInstant>>,
   { sharedDisk, isFrozen, watch }: { sharedDisk: number; isFrozen: boolean; watch: () => number },
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([
-    seal(deps, target, "mem"),
-    seal(deps, target, "state"),
-    seal(deps, target, "disk.qcow2"),
-    writeSums().then(() => seal(deps, target, "mem.sums")),
+    settle(deps, target, stateKey ? "mem.sealed" : MEMORY),
+    settle(deps, target, "state"),
+    settle(deps, target, "disk.qcow2"),
+    writeSums().then(() => settle(deps, target, "mem.sums")),
   ]);
   crashPoint("capture.synced");
-  const own = { mem, state, "disk.qcow2": disk, "mem.sums": memSums };
+  const own = { ...(!stateKey && { mem }), state, "disk.qcow2": disk, "mem.sums": memSums };
+  const under = entryOf(parent.manifest, plainDiskOf(parent.manifest));
+  const sealed = stateKey && {
+    ...{ key_id: stateKey.id, label: path.basename(target) },
+    files: { "mem.sealed": mem, "under.qcow2": under },
+  };
   const manifest: Manifest = {
     ...parent.manifest,
     kind: "snapshot",
@@ -214,6 +275,7 @@ async function makeDurable(
     spec,
     timings: { ...stages, publish: watch() },
     files: { ...parent.manifest.files, ...own },
+    sealed,
   };
   crashPoint("capture.manifest");
   await publishManifest(target, manifest);

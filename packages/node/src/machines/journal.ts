@@ -18,6 +18,8 @@ export const JournalEntry = z.object({
   state: z.enum(["starting", "running", "held"]),
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string(), bootId: z.string().optional() }).optional(),
+  /** Id of the state key that the machine is sealed with. The key itself is kept nowhere on the node. */
+  state_key_id: z.string().optional(),
   /** How the machine runs. */
   isolation: MachineStatus.shape.isolation,
   timings: StartTimings.optional(),

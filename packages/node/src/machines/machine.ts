@@ -52,6 +52,11 @@ export class Machine {
     return this.entry.spec;
   }
 
+  /** Id of the state key that the machine is sealed with. */
+  get stateKeyId(): string | undefined {
+    return this.entry.state_key_id;
+  }
+
   /** Whether the guest is stopped: loaded or captured, and not continued since. */
   get isHeld(): boolean {
     return this.entry.state === "held";

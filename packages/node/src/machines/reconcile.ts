@@ -7,10 +7,12 @@ import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { isAlive, isOfEarlierBoot } from "@vivarium/kit/process-identity";
 import { AgentClient } from "../guest/client.ts";
+import { abandonFifo } from "../host/fifo.ts";
 import { orphanedSlots, removeUnnamedSlots, type Slot, slotsOf } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import { isolationOf, readManifest } from "../snapshots/manifest.ts";
+import { STATE_FILE } from "./capture.ts";
 import type { MachineDeps } from "./deps.ts";
 import { thawAndContinue } from "./handshake.ts";
 import { type JournalEntry, machineDir, markHeld, markRunning, parentDir, readJournal } from "./journal.ts";
@@ -83,6 +85,8 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
   const { process } = entry;
   if (!process || !isAlive(process)) return null;
   const dir = machineDir(deps.config.dataDir, entry.machine_id);
+  // Before the monitor is asked, which QEMU does not answer while it waits for the daemon that died during a capture.
+  abandonFifo(path.join(dir, STATE_FILE));
   const qmp = await Qmp.connect(path.join(dir, "run/qmp.sock"), {
     limitMs: QMP_LIMIT_MS,
     alive: () => isAlive(process),

@@ -6,12 +6,13 @@ import { shareFile } from "../disks/clone.ts";
 import { NodeError } from "../node-error.ts";
 import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
 import {
+  filesOf,
   type Loadable,
   publishManifest,
   readManifest,
-  SNAPSHOT_FILES,
   verifyLoadable,
 } from "../snapshots/manifest.ts";
+import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
 import { capture } from "./capture.ts";
 import type { MachineDeps } from "./deps.ts";
 import { machineDir, markHeld, markRunning, parentDir, updateEntry } from "./journal.ts";
@@ -19,26 +20,45 @@ import type { Machine } from "./machine.ts";
 
 export type SaveDeps = Pick<MachineDeps, "config" | "qemu" | "sums" | "snapshots" | "table" | "gate" | "log">;
 
-/** Repeating the call returns the same snapshot, also while it is being made. */
-export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
+/**
+ * Repeating the call returns the same snapshot, also while it is being made. A snapshot of what is sealed needs its state key,
+ * and is sealed too.
+ */
+export async function saveSnapshot(
+  deps: SaveDeps,
+  id: string,
+  spec: SnapshotSpec,
+  stateKey?: StateKey,
+): Promise<Loadable> {
   const { snapshots } = deps;
   const published = await snapshots.get(id);
+  const sealed = published?.manifest.sealed;
+  if (sealed) requireStateKey(sealed.key_id, stateKey, `snapshot ${id}`);
   const inFlight = snapshots.saving.get(id);
   const knownSpec = inFlight?.spec ?? published?.manifest.spec;
   if (knownSpec !== undefined && JSON.stringify(knownSpec) !== JSON.stringify(spec))
     throw new NodeError("snapshot_conflict", `snapshot ${id} exists with other parameters`);
   if (inFlight) return await inFlight.done;
   if (published) return published;
-  const done = save(deps, id, spec).finally(() => snapshots.saving.delete(id));
+  const done = save(deps, id, spec, stateKey).finally(() => snapshots.saving.delete(id));
   snapshots.saving.set(id, { spec, done });
   return await done;
 }
 
-async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
+async function save(
+  deps: SaveDeps,
+  id: string,
+  spec: SnapshotSpec,
+  stateKey: StateKey | undefined,
+): Promise<Loadable> {
   try {
-    if ("snapshot_id" in spec) return await copy(deps, id, spec);
+    if ("snapshot_id" in spec) return await copy(deps, id, spec, stateKey);
     const machine = deps.table.get(spec.machine_id);
-    return await machine.queue.run(() => captureMachine(deps, id, spec, machine));
+    const { stateKeyId } = machine;
+    // A machine that was started without one is not sealed, whatever the call brings.
+    const key =
+      stateKeyId === undefined ? undefined : requireStateKey(stateKeyId, stateKey, `machine ${machine.id}`);
+    return await machine.queue.run(() => captureMachine(deps, { id, spec, machine, stateKey: key }));
   } catch (error) {
     // Throws if the machine has ended or was deleted, which explains the failure better than the error does.
     const machine = "machine_id" in spec ? deps.table.get(spec.machine_id) : undefined;
@@ -58,11 +78,16 @@ const outOfSpace = (cause?: unknown) =>
 
 const isFull = (error: unknown) => ["ENOSPC", "EDQUOT"].includes((error as NodeJS.ErrnoException).code ?? "");
 
+interface MachineCapture {
+  id: string;
+  spec: Extract<SnapshotSpec, { machine_id: string }>;
+  machine: Machine;
+  stateKey: StateKey | undefined;
+}
+
 async function captureMachine(
   deps: SaveDeps,
-  id: string,
-  spec: Extract<SnapshotSpec, { machine_id: string }>,
-  machine: Machine,
+  { id, spec, machine, stateKey }: MachineCapture,
 ): Promise<Loadable> {
   const { config, table } = deps;
   // The machine may have ended while this waited in the queue, and another machine may have taken its name.
@@ -83,6 +108,7 @@ async function captureMachine(
       crashPoint("capture.journal");
     },
     hold,
+    stateKey,
   }).catch(async (error) => {
     if (hold && machine.isRunning) await markRunning(config, machine);
     throw error;
@@ -102,8 +128,15 @@ function holdInMemory(deps: SaveDeps, machine: Machine, err: unknown): void {
 }
 
 /** Makes a snapshot that shares all files of another: they are immutable. Verifies them, so that damage is not copied. */
-async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
+async function copy(
+  deps: SaveDeps,
+  id: string,
+  spec: { snapshot_id: string },
+  stateKey: StateKey | undefined,
+): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
+  const { sealed } = source.manifest;
+  if (sealed) requireStateKey(sealed.key_id, stateKey, `snapshot ${spec.snapshot_id}`);
   if (source.manifest.unfrozen)
     throw new NodeError(
       "snapshot_unfrozen",
@@ -113,7 +146,8 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
   try {
     await makeUnpublished(dir);
     crashPoint("copy.begin");
-    for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
+    for (const name of filesOf(source.manifest))
+      await shareFile(path.join(source.dir, name), path.join(dir, name));
     await verifyLoadable(deps, { dir, manifest: source.manifest });
     const manifest = await deps.snapshots.publishCopy(async () => {
       // Nothing was captured, so there are no timings. Files that two copies share count for the first copy.

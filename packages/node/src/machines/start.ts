@@ -17,6 +17,7 @@ import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { NodeError } from "../node-error.ts";
 import { baselineKey } from "../snapshots/baselines.ts";
 import { isolationOf, type Loadable } from "../snapshots/manifest.ts";
+import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
 import type { MachineDeps } from "./deps.ts";
 import { handshake } from "./handshake.ts";
@@ -37,12 +38,21 @@ export const DISK_PER_START_BYTES = 64 * MIB;
 /** Files to load. `isVerified`: a baseline of the current version, verified when the daemon read it. */
 type Source = Loadable & { isVerified: boolean };
 
-/** Repeating the start returns the same machine, also while the first start is in progress. */
-export async function startMachine(deps: MachineDeps, id: string, spec: StartSpec): Promise<Machine> {
+/**
+ * Repeating the start returns the same machine, also while the first start is in progress. With a state key the machine is
+ * sealed.
+ */
+export async function startMachine(
+  deps: MachineDeps,
+  id: string,
+  spec: StartSpec,
+  stateKey?: StateKey,
+): Promise<Machine> {
   const { table } = deps;
   await table.stopping.get(id);
   const known = table.running.get(id) ?? table.starting.get(id);
   if (known) {
+    if (known.stateKeyId !== undefined) requireStateKey(known.stateKeyId, stateKey, `machine ${id}`);
     if (!isSameMachine(known.spec, spec)) {
       throw new NodeError("machine_conflict", `machine ${id} exists with other parameters`);
     }
@@ -52,9 +62,16 @@ export async function startMachine(deps: MachineDeps, id: string, spec: StartSpe
   }
   const ended = table.ended.get(id);
   if (ended) throw new NodeError("machine_gone", ended.reason);
-  const done = admitAndStart(deps, id, spec).finally(() => table.starting.delete(id));
-  table.starting.set(id, { spec, done });
+  const wanted: Wanted = { id, spec, stateKey };
+  const done = admitAndStart(deps, wanted).finally(() => table.starting.delete(id));
+  table.starting.set(id, { spec, stateKeyId: stateKey?.id, done });
   return done;
+}
+
+interface Wanted {
+  id: string;
+  spec: StartSpec;
+  stateKey: StateKey | undefined;
 }
 
 /** Compares specs without their network, which may have changed since the start. */
@@ -72,13 +89,14 @@ async function catchUp({ network }: MachineDeps, id: string, { network: wanted }
 /** Refusals whose cause an operator has to see: it is this host's, or the machine's own. */
 const NOTED: NodeError["code"][] = ["snapshot_unfit", "agent_unavailable"];
 
-async function admitAndStart(deps: MachineDeps, id: string, spec: StartSpec): Promise<Machine> {
+async function admitAndStart(deps: MachineDeps, wanted: Wanted): Promise<Machine> {
+  const { id } = wanted;
   await removeLeftover(deps, id);
-  const parent = await findParent(deps, spec);
+  const parent = await findParent(deps, wanted);
   const release = await admit(deps);
   const undo = new UndoStack();
   try {
-    const machine = await start(deps, undo, id, spec, parent);
+    const machine = await start(deps, undo, wanted, parent);
     undo.release();
     deps.table.add(machine);
     return machine;
@@ -105,9 +123,11 @@ async function removeLeftover(deps: MachineDeps, id: string): Promise<void> {
   table.leftover.delete(id);
 }
 
-async function findParent(deps: MachineDeps, spec: StartSpec): Promise<Source> {
+async function findParent(deps: MachineDeps, { spec, stateKey }: Wanted): Promise<Source> {
   if (spec.snapshot_id !== undefined) {
     const snapshot = await deps.snapshots.find(spec.snapshot_id);
+    const { sealed } = snapshot.manifest;
+    if (sealed) requireStateKey(sealed.key_id, stateKey, `snapshot ${spec.snapshot_id}`);
     if (snapshot.manifest.size !== spec.size)
       throw new NodeError("invalid", `size: the snapshot is of size ${snapshot.manifest.size}`);
     return { ...snapshot, isVerified: false };
@@ -130,20 +150,21 @@ async function admit({ table, config, gate }: MachineDeps): Promise<() => void> 
 async function start(
   deps: MachineDeps,
   undo: UndoStack,
-  id: string,
-  spec: StartSpec,
+  { id, spec, stateKey }: Wanted,
   source: Source,
 ): Promise<Machine> {
   const { pool, table } = deps;
   return await readyOrLoaded({
     async ready() {
-      const warm = isNew(spec) ? pool.take(source.dir) : undefined;
+      // The disk of a warm machine is not encrypted.
+      const warm = isNew(spec) && !stateKey ? pool.take(source.dir) : undefined;
       if (!warm) return undefined;
       const call: WarmStart = { warm, source, id, spec };
       return warm.hasRun ? await startWarmed(deps, undo, call) : await startPreloaded(deps, undo, call);
     },
     lack: () => freeMemory(() => table.starting.size, pool),
-    load: async () => await continueAndHandshake(deps, undo, await load(deps, undo, { id, spec, source })),
+    load: async () =>
+      await continueAndHandshake(deps, undo, await load(deps, undo, { id, spec, stateKey, source })),
   });
 }
 
@@ -252,7 +273,7 @@ interface Loaded {
 async function load(
   deps: MachineDeps,
   undo: UndoStack,
-  { id, spec, source }: { id: string; spec: StartSpec; source: Source },
+  { id, spec, stateKey, source }: Wanted & { source: Source },
 ): Promise<Loaded> {
   const { config } = deps;
   const { isVerified } = source;
@@ -260,7 +281,10 @@ async function load(
   const network = spec.network ?? OPEN_NETWORK;
   const slot = await deps.namespaces.take(network.egress.mode);
   const isolation = isolationOf(source.manifest);
-  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, isolation };
+  const entry: JournalEntry = {
+    ...{ machine_id: id, spec, state: "starting", slot: slot.number, isolation },
+    state_key_id: stateKey?.id,
+  };
   undo.push("slot and folder", () => clean(deps, entry));
   await writeEntry(config.dataDir, entry);
   crashPoint("start.journal");
@@ -270,12 +294,13 @@ async function load(
   const queue = watch();
 
   const dir = machineDir(config.dataDir, id);
-  const parent = await prepareFiles(dir, slot, source).catch((cause) => {
+  const files = { dir, slot, parent: source, stateKey };
+  const parent = await prepareFiles(deps, files).catch((cause) => {
     throw cause.code === "ENOENT" ? deps.snapshots.gone(source, cause) : cause;
   });
   const disk = watch();
 
-  const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified }).catch((cause) => {
+  const { process, qmp } = await launch(deps, undo, { ...files, parent, isVerified }).catch((cause) => {
     throw isVerified ? cause : deps.snapshots.unloadable(source, cause);
   });
   await assigned;

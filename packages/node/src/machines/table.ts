@@ -13,7 +13,10 @@ type Kills = Pick<Cgroups, "memoryKillOf">;
 export class MachineTable {
   readonly #kills: Kills;
   readonly running = new Map<string, Machine>();
-  readonly starting = new Map<string, { spec: StartSpec; done: Promise<Machine> }>();
+  readonly starting = new Map<
+    string,
+    { spec: StartSpec; stateKeyId?: string | undefined; done: Promise<Machine> }
+  >();
   readonly ended = new Map<string, Ending>();
   readonly stopping = new Map<string, Promise<void>>();
   /** Machines that are gone, and of which something could not be removed yet. */

@@ -46,7 +46,7 @@ export interface WarmMachine {
 
 export type WarmDeps = Pick<
   MachineDeps,
-  "config" | "qemu" | "cgroups" | "verifications" | "namespaces" | "gate" | "table" | "log"
+  "config" | "qemu" | "cgroups" | "sums" | "verifications" | "namespaces" | "gate" | "table" | "log"
 >;
 
 export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<WarmMachine> {
@@ -63,7 +63,7 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
     undo.push("slot and folder", () => clean(deps, entry));
     await writeEntry(config.dataDir, entry);
     const dir = machineDir(config.dataDir, id);
-    const parent = await prepareFiles(dir, slot, source);
+    const parent = await prepareFiles(deps, { dir, slot, parent: source });
     const { isVerified } = source;
     const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified });
     const agent = new AgentClient(path.join(dir, "run/agent.sock"));

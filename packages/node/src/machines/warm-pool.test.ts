@@ -7,6 +7,10 @@ import { WarmPool, type WarmPoolDeps } from "./warm-pool.ts";
 const SECOND = 1_000;
 const MAKE_MS = 1_500;
 const BASE = { dir: "/images/base", manifest: { template: "base", size: "small", mem_mb: 1024 } };
+const SEALED = {
+  dir: "/snapshots/sealed",
+  manifest: { template: "sealed", size: "small", mem_mb: 1024, sealed: { key_id: "1", label: "chk_1" } },
+};
 const SAVED = { dir: "/snapshots/theirs", manifest: { template: "theirs", size: "small", mem_mb: 1024 } };
 
 beforeEach(() => void vi.useFakeTimers());
@@ -19,8 +23,8 @@ function poolWith(config: { warmMachines: number; maxWarmMachines: number }, mac
     config: { ...config, maxMachines: 10 },
     baselines: { get: () => BASE, at: (dir: string) => (dir === BASE.dir ? BASE : undefined) },
     snapshots: {
-      idOf: (dir: string) => (dir === SAVED.dir ? "theirs" : undefined),
-      check: async () => SAVED,
+      idOf: (dir: string) => [SAVED, SEALED].find((one) => one.dir === dir)?.manifest.template,
+      check: async (id: string) => (id === "sealed" ? SEALED : SAVED),
     },
     table: {
       get count() {
@@ -130,5 +134,17 @@ it("makes one of each baseline before any of a saved state, however often the sa
   host.freeBytes = 64 * GIB;
   await pass(30);
   expect(host.made.slice(0, 2)).toEqual(["base", "theirs"]);
+  await stop();
+});
+
+it("makes none of a sealed state, whose key it does not have, however often it is wanted", async () => {
+  const { pool, host, stop, pass } = poolWith({ warmMachines: 1, maxWarmMachines: 8 });
+  for (let i = 0; i < 10; i++) {
+    pool.take(SEALED.dir);
+    await pass(2);
+  }
+  await pass(30);
+  expect(host.made).toContain("base");
+  expect(host.made).not.toContain("sealed");
   await stop();
 });

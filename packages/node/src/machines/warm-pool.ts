@@ -230,7 +230,9 @@ export class WarmPool {
     if (baseline) return { ...baseline, isOurs: true };
     const id = snapshots.idOf(dir);
     const saved = id === undefined ? undefined : await snapshots.check(id).catch(() => undefined);
-    return saved && { ...saved, isVerified: false, isOurs: false };
+    // A sealed state opens with a key that this node has only during the calls that bring it.
+    if (!saved || saved.manifest.sealed) return undefined;
+    return { ...saved, isVerified: false, isOurs: false };
   }
 
   /** Checks ready machines one by one, so that a create finds the others, and ends those that are not wanted. */

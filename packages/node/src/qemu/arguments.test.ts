@@ -1,5 +1,11 @@
 import { expect, it } from "vitest";
-import { deviceArguments, deviceArgumentsHash, unrecordedDevices } from "./arguments.ts";
+import {
+  deviceArguments,
+  deviceArgumentsHash,
+  JAIL_PATHS,
+  loadArguments,
+  unrecordedDevices,
+} from "./arguments.ts";
 import { readHostCpu } from "./host-cpu.ts";
 
 const INFO = (model: string, flags: string) =>
@@ -53,4 +59,24 @@ it("a model decides the CPU alone; devices that no manifest recorded keep the CP
   const old = (accelerator: "kvm" | "tcg") => unrecordedDevices({ accelerator, vcpus: 1, memMb: 1024 });
   expect(old("kvm")).toContain("host,migratable=on");
   expect(old("tcg")).toContain("max,pku=off,la57=off,erms=off,fsrm=off");
+});
+
+it("a sealed machine's own disk is encrypted, above one that is not; the key is in a file that is named", () => {
+  const shape = { accelerator: "tcg", vcpus: 1, memMb: 1024 } as const;
+  const nodesOf = (isSealed: boolean) =>
+    loadArguments(shape, [], isSealed)
+      .filter((word) => word.startsWith("{"))
+      .map((word) => JSON.parse(word));
+  const disk = (isSealed: boolean) => nodesOf(isSealed).find((node) => node["node-name"] === "disk");
+  expect(disk(true)).toEqual({
+    ...disk(false),
+    backing: "under",
+    encrypt: { format: "luks", "key-secret": "disk-key" },
+  });
+  const under = { driver: "qcow2", backing: "layer", "read-only": true };
+  expect(nodesOf(true)).toContainEqual({ ...under, "node-name": "under", file: "under-file" });
+  const words = loadArguments(shape, [], true);
+  expect(words).toContain(`secret,id=disk-key,file=${JAIL_PATHS.diskKey}`);
+  // The devices do not depend on it: a state loads with those that it was made with.
+  expect(loadArguments(shape, []).filter((word) => !words.includes(word))).toHaveLength(1);
 });

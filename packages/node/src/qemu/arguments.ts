@@ -17,6 +17,9 @@ export const JAIL_PATHS = {
   kernel: "/vmlinuz",
   initramfs: "/initramfs",
   run: "/run",
+  /** The part of a sealed machine's disk that is not sealed. In /tmp, which every jail has, also one of an earlier version. */
+  under: "/tmp/under.qcow2",
+  diskKey: "/run/disk-key",
   qmp: "/run/qmp.sock",
   agent: "/run/agent.sock",
 } as const;
@@ -117,18 +120,27 @@ function backendArguments(memory: string): string[] {
 }
 
 /** Formats and backing files are explicit, so that whatever a qcow2 header names is ignored. */
-function diskArguments(layers: { base: string; layer?: string; disk: string }): string[] {
+function diskArguments(layers: {
+  base: string;
+  layer?: string;
+  under?: string | undefined;
+  disk: string;
+  /** The file with the passphrase of the encrypted disk. */
+  key?: string | undefined;
+}): string[] {
   const nodes: Record<string, unknown>[] = [
     { "node-name": "base-file", driver: "file", filename: layers.base, "read-only": true },
     { "node-name": "base", driver: "raw", file: "base-file", "read-only": true },
   ];
   let backing = "base";
-  if (layers.layer !== undefined) {
+  for (const name of ["layer", "under"] as const) {
+    const filename = layers[name];
+    if (filename === undefined) continue;
     nodes.push(
-      { "node-name": "layer-file", driver: "file", filename: layers.layer, "read-only": true },
-      { "node-name": "layer", driver: "qcow2", file: "layer-file", backing, "read-only": true },
+      { "node-name": `${name}-file`, driver: "file", filename, "read-only": true },
+      { "node-name": name, driver: "qcow2", file: `${name}-file`, backing, "read-only": true },
     );
-    backing = "layer";
+    backing = name;
   }
   nodes.push(
     { "node-name": "disk-file", driver: "file", filename: layers.disk, discard: "unmap" },
@@ -139,9 +151,13 @@ function diskArguments(layers: { base: string; layer?: string; disk: string }): 
       backing,
       discard: "unmap",
       "detect-zeroes": "unmap",
+      ...(layers.key !== undefined && { encrypt: { format: "luks", "key-secret": "disk-key" } }),
     },
   );
-  return nodes.flatMap((node) => ["-blockdev", JSON.stringify(node)]);
+  return [
+    ...(layers.key === undefined ? [] : ["-object", `secret,id=disk-key,file=${layers.key}`]),
+    ...nodes.flatMap((node) => ["-blockdev", JSON.stringify(node)]),
+  ];
 }
 
 /** Cold boot from kernel and base disk, with memory that is written through to its file. */
@@ -156,13 +172,19 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
   ];
 }
 
-/** Waits for a device state made with these devices, with the snapshot's memory mapped privately. */
-export function loadArguments(shape: MachineShape, devices: string[]): string[] {
+/**
+ * Waits for a device state made with these devices, with the snapshot's memory mapped privately. With `isSealed` the disk
+ * is encrypted, above one that is not.
+ */
+export function loadArguments(shape: MachineShape, devices: string[], isSealed = false): string[] {
   return [
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
     ),
-    ...diskArguments({ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk }),
+    ...diskArguments({
+      ...{ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk },
+      ...(isSealed && { under: JAIL_PATHS.under, key: JAIL_PATHS.diskKey }),
+    }),
     ...devices,
     ...["-incoming", "defer", "-S"],
   ];

@@ -1,7 +1,9 @@
-/** Checks parameters and bodies of requests. */
-import { MachineId, SnapshotId } from "@vivarium/contract/node";
+/** Checks parameters, headers and bodies of requests. */
+import type { IncomingHttpHeaders } from "node:http";
+import { MachineId, SnapshotId, STATE_KEY_HEADER } from "@vivarium/contract/node";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
+import { StateKey } from "../snapshots/state-key.ts";
 
 const MachineParams = z.object({ machine_id: MachineId });
 const SnapshotParams = z.object({ snapshot_id: SnapshotId });
@@ -16,6 +18,12 @@ export function snapshotId(params: unknown): string {
   const parsed = SnapshotParams.safeParse(params);
   if (!parsed.success) throw new NodeError("snapshot_not_found", "no snapshot of this name on this node");
   return parsed.data.snapshot_id;
+}
+
+/** The call's state key, if it brings one. */
+export function stateKey(headers: IncomingHttpHeaders): StateKey | undefined {
+  const text = headers[STATE_KEY_HEADER];
+  return text === undefined ? undefined : StateKey.parse(text);
 }
 
 export function parse<T>(schema: z.ZodType<T>, value: unknown): T {

@@ -14,7 +14,7 @@ import { snapshotStatusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { nodeInfo } from "./info.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
-import { machineId, parse, snapshotId } from "./params.ts";
+import { machineId, parse, snapshotId, stateKey } from "./params.ts";
 import { answerRefusals } from "./refusals.ts";
 import { sendStream } from "./send-stream.ts";
 import { registerUpgrades } from "./upgrades.ts";
@@ -37,7 +37,8 @@ export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void
   });
 
   server.put("/v1/machines/:machine_id", async (request) => {
-    const machine = await startMachine(deps, machineId(request.params), parse(StartSpec, request.body));
+    const id = machineId(request.params);
+    const machine = await startMachine(deps, id, parse(StartSpec, request.body), stateKey(request.headers));
     return machine.status();
   });
 
@@ -83,7 +84,9 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: MachineDeps): voi
 
   server.put("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request.params);
-    return snapshotStatusOf(id, (await saveSnapshot(deps, id, parse(SnapshotSpec, request.body))).manifest);
+    const spec = parse(SnapshotSpec, request.body);
+    const { manifest } = await saveSnapshot(deps, id, spec, stateKey(request.headers));
+    return snapshotStatusOf(id, manifest);
   });
 
   server.delete("/v1/snapshots/:snapshot_id", async (request, reply) => {

@@ -4,7 +4,7 @@
  */
 import { statSync } from "node:fs";
 import path from "node:path";
-import { manifestPath, SNAPSHOT_FILES } from "./manifest.ts";
+import { manifestPath, SEALED_FILES, SNAPSHOT_FILES } from "./manifest.ts";
 
 export class KnownDamage {
   /** Identity of a damaged state's files when the damage was found, by folder. */
@@ -38,7 +38,10 @@ export class KnownDamage {
 
 /** Identity and size of the files, without the inode's change time, which moves whenever a machine links the file. */
 function lookOfFiles(dir: string): string {
-  const files = [...SNAPSHOT_FILES.map((name) => path.join(dir, name)), manifestPath(dir)];
+  const files = [
+    ...[...SNAPSHOT_FILES, ...SEALED_FILES].map((name) => path.join(dir, name)),
+    manifestPath(dir),
+  ];
   const looks = files.map((file) => {
     const found = statSync(file, { bigint: true, throwIfNoEntry: false });
     return found && [found.ino, found.size, found.mtimeNs, found.blocks].map(String);

@@ -20,9 +20,17 @@ import type { SumsThread } from "./sums-thread.ts";
  * the snapshots of a template version share, by its modification time and blocks.
  */
 export const SNAPSHOT_FILES = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2", "base.raw"] as const;
-export type SnapshotFile = (typeof SNAPSHOT_FILES)[number];
+/**
+ * Files that a sealed snapshot has beside them: its own pages of memory, and the part of its disk that is not sealed, which its
+ * first machine was started from. Its `mem` is the memory of that state, and its `state` is a sealed file.
+ */
+export const SEALED_FILES = ["mem.sealed", "under.qcow2"] as const;
+type SealedFile = (typeof SEALED_FILES)[number];
+export type SnapshotFile = (typeof SNAPSHOT_FILES)[number] | SealedFile;
 /** Files that are verified with SHA-256. */
 const HASHED = new Set<SnapshotFile>(["state", "mem.sums", "layer.qcow2"]);
+/** Files that are verified with a CRC. */
+const SUMMED = new Set<SnapshotFile>(["disk.qcow2", ...SEALED_FILES]);
 
 const FileEntry = z.object({
   bytes: z.int(),
@@ -60,6 +68,15 @@ export const Manifest = z.object({
   spec: SnapshotSpec.optional(),
   timings: CaptureTimings.optional(),
   files: z.record(z.enum(SNAPSHOT_FILES), FileEntry),
+  /** Set if it is sealed with a session's state key. */
+  sealed: z
+    .object({
+      key_id: z.string(),
+      /** The snapshot that its sealed files were written for, which a copy shares. */
+      label: z.string(),
+      files: z.record(z.enum(SEALED_FILES), FileEntry),
+    })
+    .optional(),
 });
 export type Manifest = z.infer<typeof Manifest>;
 
@@ -67,6 +84,27 @@ export type Manifest = z.infer<typeof Manifest>;
 export interface Loadable {
   dir: string;
   manifest: Manifest;
+}
+
+/** The names of a snapshot's files. */
+export const filesOf = ({ sealed }: Pick<Manifest, "sealed">): readonly SnapshotFile[] =>
+  sealed ? [...SNAPSHOT_FILES, ...SEALED_FILES] : SNAPSHOT_FILES;
+
+/** The file with the disk of a state that is not sealed, above which a sealed machine has its own. */
+export const plainDiskOf = ({ sealed }: Pick<Manifest, "sealed">): "under.qcow2" | "disk.qcow2" =>
+  sealed ? "under.qcow2" : "disk.qcow2";
+
+/** The manifest's entries of all files. */
+const entriesOf = ({ files, sealed }: Manifest): Partial<Record<SnapshotFile, FileEntry>> => ({
+  ...files,
+  ...sealed?.files,
+});
+
+/** The manifest's entry of a file of the snapshot. */
+export function entryOf(manifest: Manifest, name: SnapshotFile): FileEntry {
+  const entry = entriesOf(manifest)[name];
+  if (!entry) throw new UnusableSnapshot(`its manifest does not describe ${name}`);
+  return entry;
 }
 
 export const manifestPath = (dir: string) => path.join(dir, "manifest.json");
@@ -108,7 +146,7 @@ export async function describeFile(
     mtime: String(mtimeNs),
     blocks: Number(blocks),
     ...(HASHED.has(name) && { sha256: await hashFile(file) }),
-    ...(name === "disk.qcow2" && { crc32: await crcOf(file) }),
+    ...(SUMMED.has(name) && { crc32: await crcOf(file) }),
   };
 }
 
@@ -134,11 +172,11 @@ export async function verifyLoadable(
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
-  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(sums, { dir, manifest }, name)));
+  await Promise.all(filesOf(manifest).map((name) => verifyFile(sums, { dir, manifest }, name)));
 }
 
 async function verifyFile(sums: SumsThread, { dir, manifest }: Loadable, name: SnapshotFile): Promise<void> {
-  const expected = manifest.files[name];
+  const expected = entryOf(manifest, name);
   const found = await describeFile(dir, name, (file) => sums.crcOfFile(file));
   if (found.bytes !== expected.bytes)
     throw new UnusableSnapshot(`${name} has ${found.bytes} bytes of ${expected.bytes}`);

@@ -8,7 +8,7 @@ import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
 
 const CHUNK_BYTES = 256 * KIB;
 /** How long the work may occupy its thread before other jobs get a turn. They wait, because a guest is stopped meanwhile. */
-const TURN_MS = 10;
+export const TURN_MS = 10;
 
 export interface ChangedMemory {
   pid: number;
@@ -83,7 +83,7 @@ function isSame(parent: number, content: Buffer, offset: number, old: Buffer): b
   return old.equals(content);
 }
 
-function readFully(fd: number, buffer: Buffer, position: number): void {
+export function readFully(fd: number, buffer: Buffer, position: number): void {
   for (let done = 0; done < buffer.length; ) {
     const got = readSync(fd, buffer, done, buffer.length - done, position + done);
     if (got === 0) throw new Error("memory ends early");
@@ -91,7 +91,7 @@ function readFully(fd: number, buffer: Buffer, position: number): void {
   }
 }
 
-function writeFully(fd: number, buffer: Buffer, position: number): void {
+export function writeFully(fd: number, buffer: Buffer, position: number): void {
   for (let done = 0; done < buffer.length; )
     done += writeSync(fd, buffer, done, buffer.length - done, position + done);
 }

@@ -8,6 +8,7 @@ import { Worker } from "node:worker_threads";
 import type { Log } from "@vivarium/kit/log";
 import type { Mapping } from "./changed-pages.ts";
 import { PageSums, UnusableSnapshot } from "./page-sums.ts";
+import type { Sealing } from "./sealed-file.ts";
 import type { Answer, Failure, Job, Jobs, PackedMemory } from "./sums-worker.ts";
 
 type Waiting = Map<number, PromiseWithResolvers<unknown>>;
@@ -50,6 +51,24 @@ export class SumsThread {
     const input = { file: target.file, sums: target.sums.toBytes() };
     const { written, sums } = await this.#ask("writeChanged", [source, input]);
     return { written, sums: PageSums.parse(sums) };
+  }
+
+  /** Runs `writeSealedPages`. */
+  async writeSealed(
+    source: PackedMemory,
+    target: Sealing & { file: string },
+  ): Promise<{ written: number; fileBytes: number }> {
+    return await this.#ask("writeSealed", [source, target]);
+  }
+
+  /** Runs `loadSealedPages`. */
+  async loadSealed(source: Sealing & { file: string }, pid: number, mappings: Mapping[]): Promise<void> {
+    await this.#ask("loadSealed", [source, pid, mappings]);
+  }
+
+  /** Runs `makeSealedDisk`. */
+  async makeSealedDisk(file: string, disk: { bytes: number; passphrase: string }): Promise<void> {
+    await this.#ask("makeSealedDisk", [file, disk]);
   }
 
   /** Ends the thread. Pending jobs fail. */

@@ -1,9 +1,12 @@
 /** The program of `SumsThread`'s thread, which answers each message with one message. */
 import { parentPort } from "node:worker_threads";
+import { makeSealedDisk } from "../disks/sealed-disk.ts";
 import { changedRuns, type Mapping, packRuns, unpackRuns } from "./changed-pages.ts";
 import { crcOfFile } from "./file-crc.ts";
 import { type ChangedMemory, writeChangedPages } from "./memory.ts";
 import { PageSums, UnusableSnapshot, verifyMemory } from "./page-sums.ts";
+import type { Sealing } from "./sealed-file.ts";
+import { loadSealedPages, writeSealedPages } from "./sealed-memory.ts";
 
 export type PackedMemory = Omit<ChangedMemory, "runs"> & { runs: Float64Array };
 
@@ -29,6 +32,17 @@ const JOBS = {
     );
     return { written, sums: sums.toBytes() };
   },
+
+  writeSealed: async (
+    { runs, ...source }: PackedMemory,
+    target: Sealing & { file: string },
+  ): Promise<{ written: number; fileBytes: number }> =>
+    await writeSealedPages({ ...source, runs: unpackRuns(runs) }, target),
+
+  loadSealed: async (source: Sealing & { file: string }, pid: number, mappings: Mapping[]): Promise<void> =>
+    await loadSealedPages(source, { pid, mappings }),
+
+  makeSealedDisk,
 };
 
 export type Jobs = typeof JOBS;

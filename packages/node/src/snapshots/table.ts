@@ -8,7 +8,7 @@ import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
-import { isolationOf, type Loadable, type Manifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { entryOf, filesOf, isolationOf, type Loadable, type Manifest, readManifest } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 
 export class SnapshotTable {
@@ -78,8 +78,8 @@ export class SnapshotTable {
   async check(id: string): Promise<Loadable> {
     const found = await this.find(id);
     if (this.#damage.has(found.dir)) throw damagedError("it was found damaged before");
-    for (const name of SNAPSHOT_FILES) {
-      const expected = found.manifest.files[name].bytes;
+    for (const name of filesOf(found.manifest)) {
+      const expected = entryOf(found.manifest, name).bytes;
       const { size } = await stat(path.join(found.dir, name)).catch((cause: Error) => {
         throw this.gone(found, cause);
       });
@@ -121,7 +121,11 @@ export class SnapshotTable {
 
   /** Whether another published snapshot consists of the same files. */
   async hasCopy(source: Loadable): Promise<boolean> {
-    const inodeOf = async (dir: string) => (await stat(path.join(dir, "mem")).catch(() => undefined))?.ino;
+    const inodeOf = async (dir: string) => {
+      const find = async (name: string) => (await stat(path.join(dir, name)).catch(() => undefined))?.ino;
+      // Sealed snapshots share their `mem` with others that are no copies of them.
+      return (await find("mem.sealed")) ?? (await find("mem"));
+    };
     const inode = await inodeOf(source.dir);
     if (inode === undefined) return false;
     const isCopy = async (dir: string) =>
@@ -140,7 +144,7 @@ export class SnapshotTable {
 
   /** The error for a failed load. A state that fails verification or lacks a file is remembered as damaged; it stays. */
   unloadable(source: Loadable, cause: Error): Error {
-    if (!(cause instanceof UnusableSnapshot) && !lacksFile(source.dir)) return cause;
+    if (!(cause instanceof UnusableSnapshot) && !lacksFile(source)) return cause;
     this.#noteDamage(source.dir, cause);
     return damagedError(cause.message, cause);
   }
@@ -156,8 +160,8 @@ export class SnapshotTable {
   }
 }
 
-const lacksFile = (dir: string) =>
-  existsSync(dir) && !SNAPSHOT_FILES.every((name) => existsSync(path.join(dir, name)));
+const lacksFile = ({ dir, manifest }: Loadable) =>
+  existsSync(dir) && !filesOf(manifest).every((name) => existsSync(path.join(dir, name)));
 
 const damagedError = (why: string, cause?: unknown) =>
   new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });

@@ -4,7 +4,7 @@
  */
 import { stat } from "node:fs/promises";
 import path from "node:path";
-import { type Loadable, SNAPSHOT_FILES } from "./manifest.ts";
+import { filesOf, type Loadable } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 
 export class Verifications {
@@ -37,6 +37,8 @@ async function isConclusive(verification: Promise<void>): Promise<boolean> {
 
 /** Identifies files by device and inode, because each machine has links of its own. */
 async function identityOf({ dir, manifest }: Loadable): Promise<string> {
-  const files = await Promise.all(SNAPSHOT_FILES.map((name) => stat(path.join(dir, name), { bigint: true })));
+  const files = await Promise.all(
+    filesOf(manifest).map((name) => stat(path.join(dir, name), { bigint: true })),
+  );
   return JSON.stringify([manifest, files.map(({ dev, ino }) => `${dev}:${ino}`)]);
 }

@@ -1,0 +1,134 @@
+/**
+ * The state of a session with secrets on a real machine: no file of the service contains a secret that the guest has in its memory
+ * and on its disk, and the session, its copies and its checkpoints have both again.
+ */
+import { spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { text as textOf } from "node:stream/consumers";
+import { STATE_KEY_HEADER } from "@vivarium/contract/node";
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startSpec } from "../contract/contracted-node.ts";
+import { flipBit } from "../support/damage.ts";
+import { ask, client, service, sh } from "../support/http.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+
+const SECRET = `canary-${randomBytes(8).toString("hex")}`;
+/** The same of a session without secrets, which the search finds. */
+const PLAIN = `plain-${randomBytes(8).toString("hex")}`;
+const SUM = createHash("sha256").update(SECRET).digest("hex");
+/** Has the canary in its memory, and shows that it runs by a number that grows. */
+const HOLDER = `
+import hashlib, os, time
+canary = os.environ["CANARY"].encode()
+with open("file", "wb") as file:
+    file.write(canary)
+    os.fsync(file.fileno())
+for n in range(1_000_000):
+    with open("alive.new", "w") as file:
+        file.write(f"{n} {hashlib.sha256(canary).hexdigest()}")
+    os.rename("alive.new", "alive")
+    time.sleep(0.05)
+`;
+
+let id: string;
+let plain: string;
+const others: string[] = [];
+beforeAll(async () => {
+  const create = async (body: object) => (await client.sessions.create(body)).session_id;
+  [id, plain] = await Promise.all([
+    create({ secrets: { CANARY: SECRET } }),
+    create({ env: { CANARY: PLAIN } }),
+  ]);
+  for (const session of [id, plain]) {
+    await client.sessions.waitUntilLive(session);
+    await client.session(session).processes.start({ name: "holder", command: ["python3", "-c", HOLDER] });
+    await expect.poll(() => stateOf(session), { timeout: 60_000 }).toMatchObject({ n: expect.any(Number) });
+    await client.sessions.exec(session, { command: ["sync"] });
+  }
+});
+afterAll(async () => {
+  for (const session of [id, plain, ...others]) await client.sessions.delete(session).catch(() => {});
+});
+
+/** The holder's number, the sum of its canary, and that of the file's content. */
+async function stateOf(session: string) {
+  const command = sh("cat alive; echo; sha256sum < file");
+  const { stdout } = await client.sessions.exec(session, { command });
+  const [, n = "", memory, file] = /^(\d+) (\w+)\n(\w+)/.exec(stdout) ?? [];
+  return { n: n === "" ? undefined : Number(n), memory, file };
+}
+
+/** Waits until the holder runs, and expects what it had from the start. */
+async function expectWhole(session: string): Promise<void> {
+  const { n = 0, ...before } = await stateOf(session);
+  expect(before).toEqual({ memory: SUM, file: SUM });
+  await expect.poll(async () => (await stateOf(session)).n, { timeout: 60_000 }).toBeGreaterThan(n);
+}
+
+async function post(path: string, body?: object) {
+  const answer = await ask(`/v1/${path}`, { method: "POST", body });
+  expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300);
+  // biome-ignore lint/suspicious/noExplicitAny: what the tests read is asserted by them.
+  return answer.body as any;
+}
+
+/** Files of the pool, the database and the log with one of the texts. Disks of templates are left out: no guest writes them. */
+async function filesWith(texts: string[]): Promise<{ file: string; text: string }[]> {
+  const leftOut = ["base.raw", "layer.qcow2", "under.qcow2"].map((name) => `--exclude=${name}`);
+  const grep = spawn("grep", ["-raoFZf", "-", ...leftOut, service.dataDir, service.logFile], {
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  grep.stdin.end(texts.join("\n"));
+  const lines = new Set((await textOf(grep.stdout)).split("\n").filter(Boolean));
+  return [...lines].map((line) => {
+    const [file = "", text = ""] = line.split("\0");
+    return { file, text };
+  });
+}
+
+test("a paused session's secret is in no file, where that of a session without secrets is in its memory and disk", async () => {
+  await expectWhole(id);
+  for (const session of [id, plain]) await post(`sessions/${session}/pause`);
+  const found = await filesWith([SECRET, PLAIN]);
+  expect(found.filter(({ text }) => text === SECRET)).toEqual([]);
+  const names = found.map(({ file }) => file.slice(file.lastIndexOf("/") + 1));
+  expect(names).toEqual(expect.arrayContaining(["mem", "disk.qcow2"]));
+  await client.sessions.delete(plain);
+});
+
+test("a wake brings back its process and its file", async () => {
+  await post(`sessions/${id}/resume`);
+  await expectWhole(id);
+});
+
+test("a fork and a session from a checkpoint have them too, and no file has the secret", async () => {
+  const { children } = await post(`sessions/${id}/fork`);
+  others.push(...children);
+  await expectWhole(children[0]);
+  await client.sessions.delete(children[0]);
+  const { checkpoint_id: chk } = await post(`sessions/${id}/checkpoints`);
+  const { session_id: started } = await post(`checkpoints/${chk}/sessions`);
+  others.push(started);
+  await expectWhole(started);
+  expect(await filesWith([SECRET])).toEqual([]);
+  await client.sessions.delete(started);
+
+  const node = nodeCaller(service.nodeSocket);
+  const wrong = { [STATE_KEY_HEADER]: randomBytes(32).toString("base64url") };
+  const machine = `/v1/machines/${randomId()}-1`;
+  for (const headers of [undefined, wrong]) {
+    const refused = await node.call("PUT", machine, startSpec({ snapshot_id: chk }), headers);
+    expect(refused).toMatchObject({ status: 409, body: { code: "wrong_state_key" } });
+    expect(await node.call("GET", machine)).toMatchObject({ status: 404 });
+  }
+
+  const dir = join(service.dataDir, "pool/s", chk);
+  await flipBit(dir, "mem.sealed", statSync(join(dir, "mem.sealed")).size >> 1, true);
+  const damaged = await ask(`/v1/checkpoints/${chk}/sessions`, { method: "POST" });
+  expect(damaged).toMatchObject({ status: 500, body: { code: "internal" } });
+  await ask(`/v1/checkpoints/${chk}`, { method: "DELETE" });
+});
