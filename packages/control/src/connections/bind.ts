@@ -100,7 +100,8 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
   if (!locked) return undefined;
   refuseConflict(await listConnections(tx, [session.id]), connection);
   const owner: Owner = session;
-  const [row] = await insertConnections(tx, session.id, [sealConnection(key, owner, connection, 1)]);
+  const sealed = sealConnection(key, owner, connection, locked.connections_version);
+  const [row] = await insertConnections(tx, session.id, [sealed]);
   if (!row) throw new Error("a Connection was not written");
   await appendEvents(tx, [eventOf(session, "connection.created", eventData(row))]);
   const entry = { by, target: name, sessionId: session.id, meta: metaOf(row) };

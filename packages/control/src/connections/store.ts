@@ -1,5 +1,5 @@
 /** SQL that writes Connections, and the columns of sessions that concern them. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { IS_EXPIRED } from "../connection-records/columns.ts";
 import type { ConnectionRow } from "../connection-records/store.ts";
 import type { Queries } from "../db/pool.ts";
@@ -33,10 +33,10 @@ export async function insertConnections(
   return await db.insertInto("connections").values(rows).returningAll().returning(IS_EXPIRED).execute();
 }
 
-/** Replaces all but name and host. Undefined if the Connection was revoked or replaced since `generation` was read. */
+/** Replaces all but name and host. Undefined if the Connection was revoked or replaced since `known` was read. */
 export async function replaceConnectionRow(
   db: Queries,
-  sessionId: string,
+  known: Pick<ConnectionRow, "session_id" | "generation">,
   { name, host: _same, ttl_s, ...columns }: SealedConnection,
 ): Promise<ConnectionRow | undefined> {
   return await db
@@ -48,9 +48,9 @@ export async function replaceConnectionRow(
       reflections: 0,
       suspended_at: null,
     })
-    .where("session_id", "=", sessionId)
+    .where("session_id", "=", known.session_id)
     .where("name", "=", name)
-    .where("generation", "=", columns.generation - 1)
+    .where("generation", "=", known.generation)
     .where("revoked_at", "is", null)
     .returningAll()
     .returning(IS_EXPIRED)
@@ -75,6 +75,13 @@ export async function revokeConnectionRow(
 }
 
 /**
+ * The next version: at least the time, so that a database that was restored from a backup does not give a version again that
+ * it gave before for other Connections.
+ */
+const nextVersion = (after: RawBuilder<number>) =>
+  sql<number>`greatest(${after} + 1, floor(extract(epoch from now()) * 1000)::bigint)`;
+
+/**
  * Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. Hosts are only
  * ever added: a revoked Connection keeps its host.
  */
@@ -86,7 +93,7 @@ export async function raiseVersion(
   const row = await db
     .updateTable("sessions")
     .set({
-      connections_version: sql<number>`connections_version + 1`,
+      connections_version: nextVersion(sql`connections_version`),
       ...(addHost !== undefined && { bound_hosts: sql<string[]>`array_append(bound_hosts, ${addHost})` }),
     })
     .where("id", "=", sessionId)
@@ -94,6 +101,37 @@ export async function raiseVersion(
     .returningAll()
     .executeTakeFirst();
   return row as SessionRow | undefined;
+}
+
+/** Likewise above a version that the node has. Undefined if the row has that version, or a newer one. */
+export async function raiseVersionAbove(
+  db: Queries,
+  sessionId: string,
+  known: number,
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({ connections_version: nextVersion(sql`${known}::bigint`) })
+    .where("id", "=", sessionId)
+    .where("ca_key", "is not", null)
+    .where("connections_version", "<", known)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+/** Writes the generation of a Connection with its credential, which is sealed for that generation. */
+export async function saveGeneration(
+  db: Queries,
+  { session_id, name }: Pick<ConnectionRow, "session_id" | "name">,
+  { generation, sealed }: { generation: number; sealed: Buffer },
+): Promise<void> {
+  await db
+    .updateTable("connections")
+    .set({ generation, sealed })
+    .where("session_id", "=", session_id)
+    .where("name", "=", name)
+    .execute();
 }
 
 /** Sessions with Connections that have a machine, or may have one by what is in progress. */
