@@ -2,6 +2,9 @@
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { openDatabase } from "../db/pool.ts";
+import { noteUses } from "./note-uses.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -379,14 +382,18 @@ test("an expired Connection is shown and sent as such, until it is replaced", as
 });
 
 describe("what the gateway reports", () => {
-  const report = (id: string, reasons: string[]) => {
+  const entryOf = (id: string) => ({
+    ...{ machine_id: `${id}-1`, at: new Date().toISOString(), kind: "connection" as const },
+    ...{ host: "api.example.com", port: 443, bytes_out: 1, bytes_in: 2, verdict: "allowed" as const },
+    ...{ connection: "api", method: "GET", path: "/v1/a", rule: 0, status: 200 },
+  });
+  const report = (id: string, reasons: string[], more: object = {}) => {
     const { report: before } = control.node;
-    const entry = {
-      ...{ machine_id: `${id}-1`, at: new Date().toISOString(), kind: "connection" as const },
-      ...{ host: "api.example.com", port: 443, bytes_out: 1, bytes_in: 2, verdict: "allowed" as const },
-      ...{ connection: "api", method: "GET", path: "/v1/a", rule: 0, status: 200 },
-    };
-    const entries = reasons.map((reason) => ({ ...entry, reason: reason as "connection_used" }));
+    const entries = reasons.map((reason) => ({
+      ...entryOf(id),
+      ...more,
+      reason: reason as "connection_used",
+    }));
     control.node.report = { ...before, entries, cursor: `${before.cursor}x` };
   };
 
@@ -415,6 +422,47 @@ describe("what the gateway reports", () => {
     await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
     expect((await list(id))[0]).not.toHaveProperty("suspended");
     expect(sent(id)?.connections).toHaveLength(1);
+  });
+
+  test("does not suspend a Connection for what its former credential did", async () => {
+    const id = await bound();
+    const generation = () => sent(id)?.connections[0]?.generation;
+    const former = generation();
+    await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+    const reflected = ["connection_reflected", "connection_reflected", "connection_reflected"];
+    report(id, [...reflected, "connection_used"], { generation: former });
+    await eventually(async () => expect((await list(id))[0]).toHaveProperty("last_used_at"));
+    expect((await list(id))[0]).not.toHaveProperty("suspended");
+    report(id, reflected, { generation: generation() });
+    await eventually(async () => expect((await list(id))[0]).toHaveProperty("suspended"));
+  });
+
+  test("waits for a change of the session, and does not break it off", async () => {
+    const id = await bound();
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const other = await control.sql.connect();
+    try {
+      await other.query("begin");
+      await other.query("update sessions set connections_version = connections_version + 1 where id = $1", [
+        id,
+      ]);
+      const noted = db
+        .transaction()
+        .execute((tx) => noteUses(tx, [{ ...entryOf(id), reason: "connection_reflected", count: 3 }]));
+      await eventually(async () => {
+        const { rows } = await other.query("select from pg_locks where not granted");
+        expect(rows.length).toBeGreaterThan(0);
+      });
+      await other.query("update connections set revoked_at = now(), sealed = null where session_id = $1", [
+        id,
+      ]);
+      await other.query("commit");
+      await noted;
+      expect((await list(id))[0]).toMatchObject({ state: "revoked" });
+    } finally {
+      other.release();
+      await db.destroy();
+    }
   });
 });
 

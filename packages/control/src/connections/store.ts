@@ -134,6 +134,17 @@ export async function saveGeneration(
     .execute();
 }
 
+/** Locks sessions before their Connections, in the order of all changes, so that a report and a change cannot deadlock. */
+export async function lockSessions(db: Queries, ids: readonly string[]): Promise<void> {
+  await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("id", "in", ids)
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute();
+}
+
 /** Sessions with Connections that have a machine, or may have one by what is in progress. */
 export async function listBoundWithMachine(db: Queries): Promise<{ session_id: string; version: number }[]> {
   return await db
@@ -176,27 +187,39 @@ export interface Uses {
   session_id: string;
   name: string;
   last_used_at: string | null;
-  reflections: number;
+  /** By generation; null: of a gateway that does not name it. */
+  reflected: { generation: number | null; count: number }[];
 }
 
-/** Adds uses, and suspends what reached `most` reflections. `added`: the reflections that this call added. */
+/**
+ * Adds uses, and suspends what reached `most` reflections. A reflection of a generation that was replaced meanwhile does not
+ * count. `added`: the reflections that this call added.
+ */
 export async function addUses(
   db: Queries,
   uses: readonly Uses[],
   most: number,
 ): Promise<(ConnectionRow & { added: number })[]> {
   const { rows } = await sql<ConnectionRow & { added: number }>`
-    update connections set
-      last_used_at = greatest(connections.last_used_at, used.last_used_at),
-      reflections = connections.reflections + used.reflections,
-      suspended_at = case
-        when connections.revoked_at is null and connections.reflections + used.reflections >= ${most}
-        then coalesce(connections.suspended_at, now()) end
-    from jsonb_to_recordset(${JSON.stringify(uses)}::jsonb) as used (
-      session_id text, name text, last_used_at timestamptz, reflections integer
+    with added as (
+      select used.session_id, used.name, used.last_used_at, coalesce((
+        select sum(one.count) from jsonb_to_recordset(used.reflected) as one (generation bigint, count integer)
+        where coalesce(one.generation, known.generation) = known.generation
+      ), 0)::integer as reflections
+      from jsonb_to_recordset(${JSON.stringify(uses)}::jsonb) as used (
+        session_id text, name text, last_used_at timestamptz, reflected jsonb
+      )
+      join connections known on known.session_id = used.session_id and known.name = used.name
     )
-    where connections.session_id = used.session_id and connections.name = used.name
-    returning connections.*, connections.expires_at <= now() as is_expired, used.reflections as added`.execute(
+    update connections set
+      last_used_at = greatest(connections.last_used_at, added.last_used_at),
+      reflections = connections.reflections + added.reflections,
+      suspended_at = case
+        when connections.revoked_at is null and connections.reflections + added.reflections >= ${most}
+        then coalesce(connections.suspended_at, now()) end
+    from added
+    where connections.session_id = added.session_id and connections.name = added.name
+    returning connections.*, connections.expires_at <= now() as is_expired, added.reflections as added`.execute(
     db,
   );
   return rows;
