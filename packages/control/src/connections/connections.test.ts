@@ -551,6 +551,25 @@ function hexToText(text: string): string {
   return text.replace(/\\\\x([0-9a-f]*)/g, (_all, hex) => Buffer.from(hex, "hex").toString("latin1"));
 }
 
+test("a wake and a restore without the session's key are refused, and leave no operation behind", async () => {
+  const id = await bound();
+  const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: {} })).body;
+  const sealWith = (kek: string) =>
+    control.sql.query("update sessions set kek_id = $2 where id = $1", [id, kek]);
+  const expectRefused = async (call: string, body?: object) => {
+    expect((await control.ask(`POST /v1/sessions/${id}/${call}`, { body })).body.code).toBe("unavailable");
+    const { rows } = await control.sql.query("select op from sessions where id = $1", [id]);
+    expect(rows).toEqual([{ op: null }]);
+  };
+  await sealWith("kek_gone");
+  await expectRefused("restore", { checkpoint_id });
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await expectRefused("resume");
+  await expectRefused("restore", { checkpoint_id });
+  await sealWith("kek_1");
+  expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
+});
+
 test("a server without an encryption key answers 503, and makes nothing", async () => {
   const other = await startControl({ kekSource: undefined });
   try {

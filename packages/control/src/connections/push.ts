@@ -25,6 +25,14 @@ export async function pushConnections(deps: PushDeps, sessionId: string): Promis
   // An ended session has no credentials any more: its machine is removed, and the next lease does not list it.
 }
 
+/**
+ * Before an operation that starts a machine is claimed: if the credentials cannot be opened, because their key is missing or
+ * damaged, the operation would be repeated for ever.
+ */
+export async function requireOpenable(deps: PushDeps, session: SessionRow): Promise<void> {
+  if (session.ca_certificate !== null) await readOpened(deps, session.id);
+}
+
 async function readOpened(deps: PushDeps, sessionId: string): Promise<SessionConnections | undefined> {
   // In one snapshot: a version with the Connections of another one would never be sent again.
   const found = await deps.db

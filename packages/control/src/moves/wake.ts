@@ -5,7 +5,7 @@ import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import { findKeyCeiling } from "../access/store.ts";
-import { pushBeforeStart } from "../connections/push.ts";
+import { pushBeforeStart, requireOpenable } from "../connections/push.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
@@ -35,6 +35,7 @@ export async function wakeSession(
 ): Promise<SessionRow | typeof BUSY> {
   return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
     if (await expireIfLifetimeOver(deps, session)) return BUSY;
+    await requireOpenable(deps, session);
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await emitIfRefused(deps.db, wanted, () =>

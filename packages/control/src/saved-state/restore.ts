@@ -10,7 +10,7 @@ import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
-import { pushBeforeStart } from "../connections/push.ts";
+import { pushBeforeStart, requireOpenable } from "../connections/push.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
@@ -47,6 +47,7 @@ export async function restoreSession(
     const session = await requireSnapshotable(deps, found);
     if (session === BUSY) return BUSY;
     checkLineage(session, checkpoint);
+    await requireOpenable(deps, session);
     // The checkpoint may contain processes with `keep_alive`.
     await setMayKeepAlive(deps.db, session);
     const restore = () =>
