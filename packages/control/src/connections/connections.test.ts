@@ -214,6 +214,21 @@ test("many binds at once all count, each once", async () => {
   expect(sent(id)?.connections).toHaveLength(11);
 });
 
+test("changes wait for nobody who has locked the organisation, as the claim of an operation does", async () => {
+  const id = await bound();
+  const claim = await control.sql.connect();
+  try {
+    await claim.query("begin");
+    await claim.query("select from orgs for update");
+    expect((await bind(id, unique("two"))).status).toBe(201);
+    const { status } = await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+    expect([status, (await revoke(id)).status]).toEqual([200, 204]);
+  } finally {
+    await claim.query("rollback");
+    claim.release();
+  }
+});
+
 test("a replacement is used from the answer on, as a whole; name and origin stay", async () => {
   const id = await bound();
   const body = {

@@ -1,9 +1,10 @@
 /** SQL that writes Connections, and the columns of sessions that concern them. */
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { IS_EXPIRED } from "../connection-records/columns.ts";
 import type { ConnectionRow } from "../connection-records/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { nextVersion } from "./columns.ts";
 
 /** A Connection of one generation, with its sealed credential. */
 export interface SealedConnection {
@@ -74,28 +75,11 @@ export async function revokeConnectionRow(
     .executeTakeFirst();
 }
 
-/**
- * The next version: at least the time, so that a database that was restored from a backup does not give a version again that
- * it gave before for other Connections.
- */
-const nextVersion = (after: RawBuilder<number>) =>
-  sql<number>`greatest(${after} + 1, floor(extract(epoch from now()) * 1000)::bigint)`;
-
-/**
- * Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. Hosts are only
- * ever added: a revoked Connection keeps its host.
- */
-export async function raiseVersion(
-  db: Queries,
-  sessionId: string,
-  { addHost }: { addHost?: string } = {},
-): Promise<SessionRow | undefined> {
+/** Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. */
+export async function raiseVersion(db: Queries, sessionId: string): Promise<SessionRow | undefined> {
   const row = await db
     .updateTable("sessions")
-    .set({
-      connections_version: nextVersion(sql`connections_version`),
-      ...(addHost !== undefined && { bound_hosts: sql<string[]>`array_append(bound_hosts, ${addHost})` }),
-    })
+    .set({ connections_version: nextVersion(sql`connections_version`) })
     .where("id", "=", sessionId)
     .where("ca_key", "is not", null)
     .returningAll()
