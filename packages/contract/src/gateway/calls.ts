@@ -103,6 +103,8 @@ export const EgressEntry = z.object({
   verdict: z.enum(EGRESS_DECISIONS),
   reason: z.enum(EGRESS_REASONS),
   connection: z.string().max(63).optional(),
+  /** Generation of the Connection that the request was sent under. */
+  generation: z.int().optional(),
   method: z.string().max(32).optional(),
   path: z.string().max(1024).optional(),
   rule: z.int().optional(),

@@ -81,6 +81,8 @@ export const ConnectionEntry = z.object({
   /** RFC 3339 with milliseconds: when the request arrived. */
   at: z.string(),
   connection: z.string(),
+  /** Generation of the Connection that the request was sent under. */
+  generation: z.int().optional(),
   host: z.string(),
   event: z.enum(["used", "denied", "failed", "reflected"]),
   method: z.string().max(32),

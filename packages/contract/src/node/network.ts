@@ -11,9 +11,10 @@
  *   PUT    /v1/connections  ConnectionLease      → 200 ConnectionsWanted. Renews the lease: without it for 20 s the gateway
  *                                                   injects nothing. Sessions that are not listed are forgotten
  *   PUT    /v1/connections/{session_id}           → 200 {version}, once the gateway confirmed it, or at once if no machine of
- *          SessionConnections                       the session is here. An older version than the node's is ignored. When the
- *                                                   gateway cannot confirm within 5 s: network_unconfirmed; it is kept. Held in
- *                                                   memory alone: a new process of the node knows none
+ *          SessionConnections                       the session is here. An older version than the node's is ignored, and
+ *                                                   the answer has the node's. When the gateway cannot confirm within 5 s:
+ *                                                   network_unconfirmed; it is kept. Held in memory alone: a new process
+ *                                                   of the node knows none
  *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run or ended within
  *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until a request has a later
@@ -53,7 +54,11 @@ export const ConnectionLease = z.object({
 });
 export type ConnectionLease = z.infer<typeof ConnectionLease>;
 
-/** Those of which the node does not have this version. */
+/** The version of a session's Connections that the node has. */
+export const ConnectionsKept = z.object({ version: z.int().min(1) });
+export type ConnectionsKept = z.infer<typeof ConnectionsKept>;
+
+/** Those of which the node has another version: none, an older one, or a newer one. */
 export const ConnectionsWanted = z.object({ session_ids: z.array(z.string()) });
 export type ConnectionsWanted = z.infer<typeof ConnectionsWanted>;
 

@@ -3,17 +3,17 @@ import { ConnectionLease, SessionConnections } from "@vivarium/contract/node";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
-/** Renews the lease. Returns the sessions whose version the node lacks. */
+/** Renews the lease. Returns the sessions of which the node has another version. */
 export async function putLease(state: NodeState, body: unknown): Promise<{ session_ids: string[] }> {
   const lease = valid(ConnectionLease.safeParse(body));
   await state.onLease(lease);
   state.leases.push(lease);
   const listed = new Set(lease.sessions.map(({ session_id }) => session_id));
   for (const id of state.connections.keys()) if (!listed.has(id)) state.connections.delete(id);
-  const lacking = lease.sessions.filter(
-    ({ session_id, version }) => (state.connections.get(session_id)?.version ?? 0) < version,
+  const others = lease.sessions.filter(
+    ({ session_id, version }) => state.connections.get(session_id)?.version !== version,
   );
-  return { session_ids: lacking.map(({ session_id }) => session_id) };
+  return { session_ids: others.map(({ session_id }) => session_id) };
 }
 
 export async function putConnections(

@@ -17,11 +17,12 @@ import { getSession } from "../sessions/get.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { checkConnection, type NewConnection } from "./check.ts";
+import { boundHostColumns } from "./columns.ts";
 import { confirmed } from "./confirm.ts";
 import type { ConnectionDeps } from "./deps.ts";
 import { dataKeyOf, metaOf, remainingOf, requireUsable } from "./rules.ts";
 import { sealConnection } from "./seal.ts";
-import { insertConnections, raiseVersion } from "./store.ts";
+import { insertConnections } from "./store.ts";
 
 /** Writes the Connections of a session that is being made, in the transaction that makes it. */
 export async function insertAtCreate(
@@ -95,17 +96,17 @@ interface Bind {
 /** Undefined when the session has changed meanwhile. */
 async function store(deps: AuditDeps, tx: Queries, { session, connection, key, by }: Bind) {
   const { name, host } = connection;
-  const desired = await saveBoundNetwork(tx, session);
-  const locked = desired && (await raiseVersion(tx, session.id, { addHost: host }));
-  if (!locked) return undefined;
+  const desired = await saveBoundNetwork(tx, session, boundHostColumns(host));
+  if (!desired) return undefined;
   refuseConflict(await listConnections(tx, [session.id]), connection);
   const owner: Owner = session;
-  const [row] = await insertConnections(tx, session.id, [sealConnection(key, owner, connection, 1)]);
+  const sealed = sealConnection(key, owner, connection, desired.connections_version);
+  const [row] = await insertConnections(tx, session.id, [sealed]);
   if (!row) throw new Error("a Connection was not written");
   await appendEvents(tx, [eventOf(session, "connection.created", eventData(row))]);
   const entry = { by, target: name, sessionId: session.id, meta: metaOf(row) };
   await appendEntry(deps, tx, { action: "connection.create", ...entry });
-  return { row, desired: locked };
+  return { row, desired };
 }
 
 function refuseConflict(present: readonly ConnectionRow[], { name, host }: NewConnection): void {

@@ -2,6 +2,9 @@
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { openDatabase } from "../db/pool.ts";
+import { noteUses } from "./note-uses.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -181,7 +184,7 @@ test("a Connection that is bound later is on the node, with its host, when the c
     authentication: { type: "header", secret: "canary-2", header_name: "X-Key" },
   });
   expect([answer.status, answer.body.header_name]).toEqual([201, "X-Key"]);
-  expect(sent(id)?.version).toBe(2);
+  expect(sent(id)?.version).toBeGreaterThan(1);
   expect(sent(id)?.connections[1]).toMatchObject({
     name: "two",
     header: { name: "X-Key", value: "canary-2" },
@@ -211,6 +214,21 @@ test("many binds at once all count, each once", async () => {
   expect(sent(id)?.connections).toHaveLength(11);
 });
 
+test("changes wait for nobody who has locked the organisation, as the claim of an operation does", async () => {
+  const id = await bound();
+  const claim = await control.sql.connect();
+  try {
+    await claim.query("begin");
+    await claim.query("select from orgs for update");
+    expect((await bind(id, unique("two"))).status).toBe(201);
+    const { status } = await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+    expect([status, (await revoke(id)).status]).toEqual([200, 204]);
+  } finally {
+    await claim.query("rollback");
+    claim.release();
+  }
+});
+
 test("a replacement is used from the answer on, as a whole; name and origin stay", async () => {
   const id = await bound();
   const body = {
@@ -221,9 +239,10 @@ test("a replacement is used from the answer on, as a whole; name and origin stay
   const answer = await replace(id, "api", body);
   expect([answer.status, answer.body.allow]).toEqual([200, { methods: ["PUT"], paths: ["/"] }]);
   expect(sent(id)).toMatchObject({
-    version: 2,
-    connections: [{ generation: 2, methods: ["PUT"], header: { value: "Bearer canary-new" } }],
+    connections: [{ methods: ["PUT"], header: { value: "Bearer canary-new" } }],
   });
+  expect(sent(id)?.version).toBeGreaterThan(1);
+  expect(sent(id)?.connections[0]?.generation).toBe(sent(id)?.version);
   expect((await replace(id, "none", body)).status).toBe(404);
   expect((await replace(id, "api", { ...body, name: "other" })).body.error).toMatch(/^name: must be api/);
   expect((await replace(id, "api", { ...body, origin: "https://b.example.com" })).body.error).toMatch(
@@ -244,7 +263,6 @@ test("a revoked Connection has no credential any more, anywhere, and stays revok
   const id = await bound();
   expect((await revoke(id)).status).toBe(204);
   expect(sent(id)).toMatchObject({
-    version: 2,
     connections: [],
     tombstones: [{ name: "api", host: "api.example.com", state: "revoked" }],
   });
@@ -301,6 +319,52 @@ test("a node that forgot everything gets it again", async () => {
   await eventually(() => expect(sent(id)?.connections).toHaveLength(1));
 });
 
+describe("after the database was restored from a backup", () => {
+  const put = (id: string, secret: string) =>
+    replace(id, "api", { origin: "https://api.example.com", ...bearer(secret) });
+  /** A session whose rows are those of a moment before the last changes of its Connections. */
+  const withOlderRows = async () => {
+    const id = await bound();
+    const read = async (table: string, key: string) =>
+      (await control.sql.query(`select * from ${table} where ${key} = $1`, [id])).rows[0];
+    const { connections_version: version } = await read("sessions", "id");
+    const { generation, sealed } = await read("connections", "session_id");
+    await put(id, "canary-later");
+    await put(id, "canary-last");
+    const before = sent(id);
+    await control.sql.query("update sessions set connections_version = $2 where id = $1", [id, version]);
+    await control.sql.query("update connections set generation = $2, sealed = $3 where session_id = $1", [
+      id,
+      generation,
+      sealed,
+    ]);
+    return { id, before };
+  };
+
+  test("a revocation takes the credential from the node, which has a newer version", async () => {
+    const { id } = await withOlderRows();
+    expect((await revoke(id)).status).toBe(204);
+    expect(sent(id)).toMatchObject({ connections: [], tombstones: [{ name: "api", state: "revoked" }] });
+  });
+
+  test("a replacement has a generation that the gateway has not met", async () => {
+    const { id, before } = await withOlderRows();
+    expect((await put(id, "canary-new")).status).toBe(200);
+    expect(sent(id)?.connections).toMatchObject([{ header: { value: "Bearer canary-new" } }]);
+    expect(sent(id)?.connections[0]?.generation).toBeGreaterThan(before?.connections[0]?.generation ?? 0);
+  });
+
+  test("the node gets what the rows have, without a change", async () => {
+    const { id, before } = await withOlderRows();
+    await eventually(() =>
+      expect(sent(id)?.connections).toMatchObject([{ header: { value: "Bearer canary-1" } }]),
+    );
+    expect(sent(id)?.connections[0]?.generation).toBeGreaterThan(before?.version ?? 0);
+    expect((await revoke(id)).status).toBe(204);
+    expect(sent(id)?.connections).toEqual([]);
+  });
+});
+
 test("a paused session's Connections change without a wake, and the node has them when it runs again", async () => {
   const id = await bound();
   await control.ask(`POST /v1/sessions/${id}/pause`);
@@ -333,14 +397,18 @@ test("an expired Connection is shown and sent as such, until it is replaced", as
 });
 
 describe("what the gateway reports", () => {
-  const report = (id: string, reasons: string[]) => {
+  const entryOf = (id: string) => ({
+    ...{ machine_id: `${id}-1`, at: new Date().toISOString(), kind: "connection" as const },
+    ...{ host: "api.example.com", port: 443, bytes_out: 1, bytes_in: 2, verdict: "allowed" as const },
+    ...{ connection: "api", method: "GET", path: "/v1/a", rule: 0, status: 200 },
+  });
+  const report = (id: string, reasons: string[], more: object = {}) => {
     const { report: before } = control.node;
-    const entry = {
-      ...{ machine_id: `${id}-1`, at: new Date().toISOString(), kind: "connection" as const },
-      ...{ host: "api.example.com", port: 443, bytes_out: 1, bytes_in: 2, verdict: "allowed" as const },
-      ...{ connection: "api", method: "GET", path: "/v1/a", rule: 0, status: 200 },
-    };
-    const entries = reasons.map((reason) => ({ ...entry, reason: reason as "connection_used" }));
+    const entries = reasons.map((reason) => ({
+      ...entryOf(id),
+      ...more,
+      reason: reason as "connection_used",
+    }));
     control.node.report = { ...before, entries, cursor: `${before.cursor}x` };
   };
 
@@ -369,6 +437,47 @@ describe("what the gateway reports", () => {
     await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
     expect((await list(id))[0]).not.toHaveProperty("suspended");
     expect(sent(id)?.connections).toHaveLength(1);
+  });
+
+  test("does not suspend a Connection for what its former credential did", async () => {
+    const id = await bound();
+    const generation = () => sent(id)?.connections[0]?.generation;
+    const former = generation();
+    await replace(id, "api", { origin: "https://api.example.com", ...bearer("s") });
+    const reflected = ["connection_reflected", "connection_reflected", "connection_reflected"];
+    report(id, [...reflected, "connection_used"], { generation: former });
+    await eventually(async () => expect((await list(id))[0]).toHaveProperty("last_used_at"));
+    expect((await list(id))[0]).not.toHaveProperty("suspended");
+    report(id, reflected, { generation: generation() });
+    await eventually(async () => expect((await list(id))[0]).toHaveProperty("suspended"));
+  });
+
+  test("waits for a change of the session, and does not break it off", async () => {
+    const id = await bound();
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const other = await control.sql.connect();
+    try {
+      await other.query("begin");
+      await other.query("update sessions set connections_version = connections_version + 1 where id = $1", [
+        id,
+      ]);
+      const noted = db
+        .transaction()
+        .execute((tx) => noteUses(tx, [{ ...entryOf(id), reason: "connection_reflected", count: 3 }]));
+      await eventually(async () => {
+        const { rows } = await other.query("select from pg_locks where not granted");
+        expect(rows.length).toBeGreaterThan(0);
+      });
+      await other.query("update connections set revoked_at = now(), sealed = null where session_id = $1", [
+        id,
+      ]);
+      await other.query("commit");
+      await noted;
+      expect((await list(id))[0]).toMatchObject({ state: "revoked" });
+    } finally {
+      other.release();
+      await db.destroy();
+    }
   });
 });
 
@@ -456,6 +565,25 @@ test("no row, event, audit entry or log line has a credential or the key of an a
 function hexToText(text: string): string {
   return text.replace(/\\\\x([0-9a-f]*)/g, (_all, hex) => Buffer.from(hex, "hex").toString("latin1"));
 }
+
+test("a wake and a restore without the session's key are refused, and leave no operation behind", async () => {
+  const id = await bound();
+  const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: {} })).body;
+  const sealWith = (kek: string) =>
+    control.sql.query("update sessions set kek_id = $2 where id = $1", [id, kek]);
+  const expectRefused = async (call: string, body?: object) => {
+    expect((await control.ask(`POST /v1/sessions/${id}/${call}`, { body })).body.code).toBe("unavailable");
+    const { rows } = await control.sql.query("select op from sessions where id = $1", [id]);
+    expect(rows).toEqual([{ op: null }]);
+  };
+  await sealWith("kek_gone");
+  await expectRefused("restore", { checkpoint_id });
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await expectRefused("resume");
+  await expectRefused("restore", { checkpoint_id });
+  await sealWith("kek_1");
+  expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
+});
 
 test("a server without an encryption key answers 503, and makes nothing", async () => {
   const other = await startControl({ kekSource: undefined });

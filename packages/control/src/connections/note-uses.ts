@@ -4,13 +4,18 @@ import { originOf } from "../connection-records/status.ts";
 import type { Queries } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import { findSessions } from "../sessions/store.ts";
-import { addUses, raiseVersion, type Uses } from "./store.ts";
+import { addUses, lockSessions, raiseVersion, type Uses } from "./store.ts";
 
 /** The gateway suspends a Connection by itself then; this makes it last. */
 const MOST_REFLECTIONS = 3;
 
 export async function noteUses(tx: Queries, entries: readonly EgressEntry[]): Promise<void> {
-  const rows = await addUses(tx, sumUses(entries), MOST_REFLECTIONS);
+  const uses = sumUses(entries);
+  await lockSessions(
+    tx,
+    uses.map(({ session_id }) => session_id),
+  );
+  const rows = await addUses(tx, uses, MOST_REFLECTIONS);
   const reflected = rows.filter(({ added }) => added > 0);
   if (reflected.length === 0) return;
   const ids = [...new Set(reflected.map(({ session_id }) => session_id))].sort();
@@ -30,18 +35,18 @@ export async function noteUses(tx: Queries, entries: readonly EgressEntry[]): Pr
   }
 }
 
-/** One row for each Connection, in a fixed order, so that two reports cannot deadlock. */
+/** One row for each Connection. */
 function sumUses(entries: readonly EgressEntry[]): Uses[] {
   const sums = new Map<string, Uses>();
-  for (const { machine_id, connection, reason, at, count = 1 } of entries) {
+  for (const { machine_id, connection, generation = null, reason, at, count = 1 } of entries) {
     if (connection === undefined) continue;
     const session_id = machine_id.split("-", 1)[0] ?? "";
     const key = `${session_id} ${connection}`;
-    const sum = sums.get(key) ?? { session_id, name: connection, last_used_at: null, reflections: 0 };
+    const sum = sums.get(key) ?? { session_id, name: connection, last_used_at: null, reflected: [] };
     sums.set(key, sum);
     if (reason === "connection_used" && (sum.last_used_at === null || at > sum.last_used_at))
       sum.last_used_at = at;
-    if (reason === "connection_reflected") sum.reflections += count;
+    if (reason === "connection_reflected") sum.reflected.push({ generation, count });
   }
-  return [...sums].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, sum]) => sum);
+  return [...sums.values()];
 }

@@ -8,12 +8,32 @@ import { openDataKey, type WrappedKey } from "../secrets/data-key.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import { openAuthority } from "./authority.ts";
 import type { ConnectionDeps } from "./deps.ts";
+import { overtake } from "./overtake.ts";
 import { openHeader } from "./seal.ts";
 
 export type PushDeps = Pick<ConnectionDeps, "db" | "nodes" | "keyring">;
 
 /** Resolves once the node, and its gateway where a machine runs, have the newest Connections of the session. */
 export async function pushConnections(deps: PushDeps, sessionId: string): Promise<void> {
+  let opened = await readOpened(deps, sessionId);
+  while (opened) {
+    const known = await deps.nodes.putConnections(opened);
+    if (known <= opened.version) return;
+    await overtake(deps, sessionId, known);
+    opened = await readOpened(deps, sessionId);
+  }
+  // An ended session has no credentials any more: its machine is removed, and the next lease does not list it.
+}
+
+/**
+ * Before an operation that starts a machine is claimed: if the credentials cannot be opened, because their key is missing or
+ * damaged, the operation would be repeated for ever.
+ */
+export async function requireOpenable(deps: PushDeps, session: SessionRow): Promise<void> {
+  if (session.ca_certificate !== null) await readOpened(deps, session.id);
+}
+
+async function readOpened(deps: PushDeps, sessionId: string): Promise<SessionConnections | undefined> {
   // In one snapshot: a version with the Connections of another one would never be sent again.
   const found = await deps.db
     .transaction()
@@ -22,9 +42,7 @@ export async function pushConnections(deps: PushDeps, sessionId: string): Promis
       const session = await findSessionById(tx, sessionId);
       return session && { session, rows: await listConnections(tx, [sessionId]) };
     });
-  const opened = found && (await open(deps, found.session, found.rows));
-  // An ended session has no credentials any more: its machine is removed, and the next lease does not list it.
-  if (opened) await deps.nodes.putConnections(opened);
+  return found && (await open(deps, found.session, found.rows));
 }
 
 /** Before a machine starts, so that it is not live without its Connections. */

@@ -63,9 +63,11 @@ async function store(
 ): Promise<ConnectionRow> {
   const { id } = session;
   const key = await dataKeyOf(deps, session);
-  const sealed = sealConnection(key, session, connection, known.generation + 1);
   return await deps.db.transaction().execute(async (tx) => {
-    const row = (await raiseVersion(tx, id)) && (await replaceConnectionRow(tx, id, sealed));
+    const generation = (await raiseVersion(tx, id))?.connections_version;
+    if (generation === undefined) throw wasRevoked(known.name);
+    const sealed = sealConnection(key, session, connection, generation);
+    const row = await replaceConnectionRow(tx, known, sealed);
     if (!row) throw wasRevoked(known.name);
     await appendEvent(tx, eventOf(session, "connection.replaced", { name: row.name, origin: originOf(row) }));
     const entry = { by, target: row.name, sessionId: id, meta: metaOf(row) };

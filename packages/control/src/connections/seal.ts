@@ -31,6 +31,12 @@ interface Sealed {
   sealed: Buffer;
 }
 
+/** The same credential, sealed for another generation. */
+export function sealedAgain(key: Buffer, owner: Owner, { name, ...of }: Sealed, generation: number): Buffer {
+  const secret = openFor(key, owner, placeOf({ name, ...of }), of.sealed);
+  return sealFor(key, owner, placeOf({ name, generation }), secret);
+}
+
 export function openHeader(key: Buffer, owner: Owner, connection: Sealed): InjectedHeader {
   const secret = openFor(key, owner, placeOf(connection), connection.sealed).toString();
   const value = connection.auth_type === "bearer" ? `Bearer ${secret}` : secret;

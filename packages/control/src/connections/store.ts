@@ -4,6 +4,7 @@ import { IS_EXPIRED } from "../connection-records/columns.ts";
 import type { ConnectionRow } from "../connection-records/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { nextVersion } from "./columns.ts";
 
 /** A Connection of one generation, with its sealed credential. */
 export interface SealedConnection {
@@ -33,10 +34,10 @@ export async function insertConnections(
   return await db.insertInto("connections").values(rows).returningAll().returning(IS_EXPIRED).execute();
 }
 
-/** Replaces all but name and host. Undefined if the Connection was revoked or replaced since `generation` was read. */
+/** Replaces all but name and host. Undefined if the Connection was revoked or replaced since `known` was read. */
 export async function replaceConnectionRow(
   db: Queries,
-  sessionId: string,
+  known: Pick<ConnectionRow, "session_id" | "generation">,
   { name, host: _same, ttl_s, ...columns }: SealedConnection,
 ): Promise<ConnectionRow | undefined> {
   return await db
@@ -48,9 +49,9 @@ export async function replaceConnectionRow(
       reflections: 0,
       suspended_at: null,
     })
-    .where("session_id", "=", sessionId)
+    .where("session_id", "=", known.session_id)
     .where("name", "=", name)
-    .where("generation", "=", columns.generation - 1)
+    .where("generation", "=", known.generation)
     .where("revoked_at", "is", null)
     .returningAll()
     .returning(IS_EXPIRED)
@@ -74,26 +75,58 @@ export async function revokeConnectionRow(
     .executeTakeFirst();
 }
 
-/**
- * Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. Hosts are only
- * ever added: a revoked Connection keeps its host.
- */
-export async function raiseVersion(
-  db: Queries,
-  sessionId: string,
-  { addHost }: { addHost?: string } = {},
-): Promise<SessionRow | undefined> {
+/** Locks the session's row, and raises the version of its Connections. Undefined once the session has ended. */
+export async function raiseVersion(db: Queries, sessionId: string): Promise<SessionRow | undefined> {
   const row = await db
     .updateTable("sessions")
-    .set({
-      connections_version: sql<number>`connections_version + 1`,
-      ...(addHost !== undefined && { bound_hosts: sql<string[]>`array_append(bound_hosts, ${addHost})` }),
-    })
+    .set({ connections_version: nextVersion(sql`connections_version`) })
     .where("id", "=", sessionId)
     .where("ca_key", "is not", null)
     .returningAll()
     .executeTakeFirst();
   return row as SessionRow | undefined;
+}
+
+/** Likewise above a version that the node has. Undefined if the row has that version, or a newer one. */
+export async function raiseVersionAbove(
+  db: Queries,
+  sessionId: string,
+  known: number,
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({ connections_version: nextVersion(sql`${known}::bigint`) })
+    .where("id", "=", sessionId)
+    .where("ca_key", "is not", null)
+    .where("connections_version", "<", known)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+/** Writes the generation of a Connection with its credential, which is sealed for that generation. */
+export async function saveGeneration(
+  db: Queries,
+  { session_id, name }: Pick<ConnectionRow, "session_id" | "name">,
+  { generation, sealed }: { generation: number; sealed: Buffer },
+): Promise<void> {
+  await db
+    .updateTable("connections")
+    .set({ generation, sealed })
+    .where("session_id", "=", session_id)
+    .where("name", "=", name)
+    .execute();
+}
+
+/** Locks sessions before their Connections, in the order of all changes, so that a report and a change cannot deadlock. */
+export async function lockSessions(db: Queries, ids: readonly string[]): Promise<void> {
+  await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("id", "in", ids)
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute();
 }
 
 /** Sessions with Connections that have a machine, or may have one by what is in progress. */
@@ -138,27 +171,39 @@ export interface Uses {
   session_id: string;
   name: string;
   last_used_at: string | null;
-  reflections: number;
+  /** By generation; null: of a gateway that does not name it. */
+  reflected: { generation: number | null; count: number }[];
 }
 
-/** Adds uses, and suspends what reached `most` reflections. `added`: the reflections that this call added. */
+/**
+ * Adds uses, and suspends what reached `most` reflections. A reflection of a generation that was replaced meanwhile does not
+ * count. `added`: the reflections that this call added.
+ */
 export async function addUses(
   db: Queries,
   uses: readonly Uses[],
   most: number,
 ): Promise<(ConnectionRow & { added: number })[]> {
   const { rows } = await sql<ConnectionRow & { added: number }>`
-    update connections set
-      last_used_at = greatest(connections.last_used_at, used.last_used_at),
-      reflections = connections.reflections + used.reflections,
-      suspended_at = case
-        when connections.revoked_at is null and connections.reflections + used.reflections >= ${most}
-        then coalesce(connections.suspended_at, now()) end
-    from jsonb_to_recordset(${JSON.stringify(uses)}::jsonb) as used (
-      session_id text, name text, last_used_at timestamptz, reflections integer
+    with added as (
+      select used.session_id, used.name, used.last_used_at, coalesce((
+        select sum(one.count) from jsonb_to_recordset(used.reflected) as one (generation bigint, count integer)
+        where coalesce(one.generation, known.generation) = known.generation
+      ), 0)::integer as reflections
+      from jsonb_to_recordset(${JSON.stringify(uses)}::jsonb) as used (
+        session_id text, name text, last_used_at timestamptz, reflected jsonb
+      )
+      join connections known on known.session_id = used.session_id and known.name = used.name
     )
-    where connections.session_id = used.session_id and connections.name = used.name
-    returning connections.*, connections.expires_at <= now() as is_expired, used.reflections as added`.execute(
+    update connections set
+      last_used_at = greatest(connections.last_used_at, added.last_used_at),
+      reflections = connections.reflections + added.reflections,
+      suspended_at = case
+        when connections.revoked_at is null and connections.reflections + added.reflections >= ${most}
+        then coalesce(connections.suspended_at, now()) end
+    from added
+    where connections.session_id = added.session_id and connections.name = added.name
+    returning connections.*, connections.expires_at <= now() as is_expired, added.reflections as added`.execute(
     db,
   );
   return rows;

@@ -1,5 +1,5 @@
 /** SQL of the desired network of sessions, and of the generation that their machines confirmed. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
 import { NETWORK_FIXED_DURING } from "../sessions/operation-kinds.ts";
@@ -8,10 +8,21 @@ import type { StoredPolicy } from "./entry.ts";
 
 const NETWORK_IS_FREE = sql<boolean>`(op is null or op <> all(${[...NETWORK_FIXED_DURING]}::text[]))`;
 
+/** Assignments to the columns of a session's Connections. */
+export interface BoundColumns {
+  connections_version: RawBuilder<number>;
+  bound_hosts: RawBuilder<string[]>;
+}
+
 interface NetworkChange {
   egress?: StoredPolicy;
   limitBytes?: number | null;
   exposed?: ExposedPort[];
+  /**
+   * Not in a second update: that would lock the rows that foreign keys refer to, among them the organisation's, which claims
+   * lock before the session's.
+   */
+  bound?: BoundColumns;
 }
 
 /**
@@ -21,7 +32,7 @@ interface NetworkChange {
 export async function saveDesiredNetwork(
   db: Queries,
   session: Pick<SessionRow, "id" | "state" | "network_generation">,
-  { egress, limitBytes, exposed }: NetworkChange,
+  { egress, limitBytes, exposed, bound }: NetworkChange,
 ): Promise<SessionRow | undefined> {
   const row = await db
     .updateTable("sessions")
@@ -30,6 +41,7 @@ export async function saveDesiredNetwork(
       ...(egress && { egress: JSON.stringify(egress) }),
       ...(limitBytes !== undefined && { egress_limit_bytes: limitBytes }),
       ...(exposed && { exposed: exposed.length > 0 ? JSON.stringify(exposed) : null }),
+      ...bound,
     })
     .where("id", "=", session.id)
     .where("state", "=", session.state)

@@ -6,7 +6,7 @@ import type { NextNetwork } from "../sessions/operation-kinds.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { nextNetworkColumns } from "./columns.ts";
-import { saveDesiredNetwork } from "./network-store.ts";
+import { type BoundColumns, saveDesiredNetwork } from "./network-store.ts";
 import { type DayUsage, dayUsageOf } from "./usage-store.ts";
 
 /** The network that the node is asked to apply to a session's machine. */
@@ -41,9 +41,13 @@ export async function currentLimit(db: Queries, session: SessionRow): Promise<nu
   return limitOf(session.egress_cap_bytes, await dayUsageOf(db, session.id, machineIdOf(session)));
 }
 
-/** Stores a new desired network for hosts that are bound in this transaction. Undefined when the session has changed meanwhile. */
-export async function saveBoundNetwork(tx: Queries, session: SessionRow): Promise<SessionRow | undefined> {
-  return await saveDesiredNetwork(tx, session, {});
+/** Stores a new desired network with a host that is bound. Undefined when the session has changed meanwhile. */
+export async function saveBoundNetwork(
+  tx: Queries,
+  session: SessionRow,
+  bound: BoundColumns,
+): Promise<SessionRow | undefined> {
+  return await saveDesiredNetwork(tx, session, { bound });
 }
 
 /** Stores the exposed ports as a new desired network. The caller has locked the session's row. */

@@ -13,6 +13,7 @@ import {
 } from "@vivarium/contract/guest";
 import {
   type ConnectionLease,
+  ConnectionsKept,
   ConnectionsWanted,
   type ExecCall,
   MachineList,
@@ -107,13 +108,17 @@ export class NodeClient {
     await this.#send("PUT", "previews", AbortSignal.timeout(NETWORK_MS), table);
   }
 
-  /** Answers once the gateway has them, if a machine of the session runs. Hazard: the body has credentials in the clear. */
-  async putConnections(connections: SessionConnections): Promise<void> {
+  /**
+   * Answers once the gateway has them, if a machine of the session runs, with the version that the node has: a newer one if it
+   * had that. Hazard: the body has credentials in the clear.
+   */
+  async putConnections(connections: SessionConnections): Promise<number> {
     const signal = AbortSignal.timeout(NETWORK_MS);
-    await this.#send("PUT", `connections/${connections.session_id}`, signal, connections);
+    const answer = await this.#send("PUT", `connections/${connections.session_id}`, signal, connections);
+    return parseAnswer(ConnectionsKept, answer).version;
   }
 
-  /** Renews the lease of all Connections. Resolves to the sessions whose Connections the node lacks. */
+  /** Renews the lease of all Connections. Resolves to the sessions of which the node has another version. */
   async leaseConnections(lease: ConnectionLease): Promise<string[]> {
     const signal = AbortSignal.timeout(SHORT_CALL_MS);
     return parseAnswer(ConnectionsWanted, await this.#send("PUT", "connections", signal, lease)).session_ids;

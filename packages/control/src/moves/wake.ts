@@ -5,6 +5,7 @@ import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import { findKeyCeiling } from "../access/store.ts";
+import { requireOpenable } from "../connections/push.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
@@ -36,6 +37,7 @@ export async function wakeSession(
   return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
     if (await expireIfLifetimeOver(deps, session)) return BUSY;
     await requireStateKey(deps, session);
+    await requireOpenable(deps, session);
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await emitIfRefused(deps.db, wanted, () =>

@@ -10,6 +10,7 @@ import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
+import { requireOpenable } from "../connections/push.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
@@ -48,6 +49,7 @@ export async function restoreSession(
     if (session === BUSY) return BUSY;
     checkLineage(session, checkpoint);
     await requireStateKey(deps, session);
+    await requireOpenable(deps, session);
     // The checkpoint may contain processes with `keep_alive`.
     await setMayKeepAlive(deps.db, session);
     const restore = () =>

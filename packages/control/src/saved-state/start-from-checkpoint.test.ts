@@ -134,7 +134,7 @@ test.each([
   [{ no_sudo: "true" }, 400, /^no_sudo: must be a boolean/],
   [{ destroy_on_completion: 1 }, 400, /^destroy_on_completion: must be a boolean/],
   [{ egress: { mode: "alow" } }, 400, /^egress\.mode: must be one of/],
-  [{ connections: [{}] }, 400, /^connections: is not supported/],
+  [{ connections: [{}] }, 400, /^connections\[0\]\.name: must be a string/],
   [{ project_id: "prj_x" }, 404, /^project_id: no project/],
 ])("%j is refused", async (body, status, message) => {
   const answer = await start(body);

@@ -161,7 +161,7 @@ describe("fields", () => {
     ["artifacts", { paths: [], to: 1 }, /^artifacts\.to: unknown field/],
     ["artifacts", { paths: ["x"] }, /^artifacts: is not supported by this version yet/],
     ["connections", Array(17).fill({}), /^connections: must hold at most 16/],
-    ["connections", [{}], /^connections: is not supported by this version yet/],
+    ["connections", [{}], /^connections\[0\]\.name: must be a string/],
   ])("%s = %j is refused by name", async (field, value, message) => {
     const answer = await create({ [field]: value });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);

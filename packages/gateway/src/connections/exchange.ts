@@ -52,6 +52,7 @@ class Exchange {
   readonly #at = new Date().toISOString();
   #path = "";
   #rule: number | undefined;
+  #generation: number | undefined;
   #status: number | undefined;
   #sending: Sending | undefined;
   #body: GuardedBody | undefined;
@@ -77,6 +78,7 @@ class Exchange {
     const { active, allowed } = admitted;
     this.#path = allowed.path;
     this.#rule = allowed.rule.index;
+    this.#generation = active.generation;
     const upstream = await connect(active).catch((error: unknown) => error as Error);
     if (this.#isOver || !answer.isOpen) return;
     // Meanwhile the Connection may have been replaced or ended.
@@ -219,6 +221,7 @@ class Exchange {
       ...(this.#status !== undefined && { status: this.#status }),
       ...(code !== undefined && { code }),
       ...(this.#rule !== undefined && { rule: this.#rule }),
+      ...(this.#generation !== undefined && { generation: this.#generation }),
       bytes_out: this.#bytesOut,
       bytes_in: this.#body?.bytes ?? 0,
       ...(this.#isUnscanned && { is_unscanned: true }),

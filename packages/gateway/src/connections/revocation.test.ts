@@ -216,6 +216,20 @@ test("a bound host is not reached while the gateway does not have the session's 
   socket.destroy();
 });
 
+test("a flow that passed unread to a host ends when the host is bound", async () => {
+  await world.bound.drop("ses_1");
+  await world.apply({ first: deny(HOST, "other.example") });
+  const socket = await world.open({ ca: world.roots.certificatePem });
+  await world.bind({ generation });
+  await world.apply({ first: deny(HOST, "other.example"), boundHosts: [HOST] });
+  if (!socket.closed) await inTime(once(socket, "close"), "the end of the flow");
+  await until(() => world.origin.sockets.size === 0);
+  const bound = await world.open();
+  await world.apply({ first: deny(HOST, "other.example"), boundHosts: [HOST, "other.example"] });
+  expect(bound.closed).toBe(false);
+  bound.destroy();
+});
+
 describe("without word from control for 20 seconds", () => {
   let away: BoundWorld;
 

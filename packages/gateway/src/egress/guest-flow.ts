@@ -34,6 +34,8 @@ export class GuestFlow {
   #address: string | undefined;
   /** Whether a server was connected: bytes of the guest may have left. */
   isConnected = false;
+  /** Whether its TLS passes unread: it ends when a Connection binds the host. */
+  passesUnread = false;
   /** Why the host is allowed; undefined until one was admitted. Nothing may be dialled before. */
   #admitted: EgressReason | undefined;
   #refused: EgressReason | undefined;
@@ -99,7 +101,7 @@ export class GuestFlow {
     this.guest.resetAndDestroy();
   }
 
-  /** Cuts the flow when the current tables do not allow it. */
+  /** Cuts the flow when the current tables do not allow it, or bind a host that it passes unread to. */
   judgeAgain(): void {
     const slot = this.#slotNow;
     const isSame = slot?.machineId === this.machineId;
@@ -108,7 +110,8 @@ export class GuestFlow {
       this.#host === undefined ||
       (slot !== undefined && judge(slot.rules, this.#host, this.port).isAllowed);
     const isReachable = this.#address === undefined || !this.#deps.tables.isNever(this.#address, this.port);
-    if (!isSame || !isStillAllowed || !isReachable) this.cut("policy_changed");
+    const isBound = this.passesUnread && this.#host !== undefined && this.isBoundTo(this.#host);
+    if (!isSame || !isStillAllowed || !isReachable || isBound) this.cut("policy_changed");
   }
 
   get #slotNow(): MachineSlot | undefined {

@@ -49,6 +49,8 @@ async function serve(deps: FrontDeps, flow: GuestFlow): Promise<void> {
   if (!isAdmitted) return flow.cut("name_not_allowed");
   // The gateway has restarted and does not have the session's Connections yet.
   if (flow.isBoundTo(hello.name)) return flow.cut("not_reachable");
+  // Before the first wait: the host may be bound meanwhile.
+  flow.passesUnread = true;
   const upstream = await dial(deps, flow);
   upstream.write(hello.received);
   splice(flow.guest, upstream);

@@ -69,29 +69,33 @@ export class Connections {
   }
 
   /**
-   * Control lists the newest version of every session that has Connections. Returns the sessions whose version the node
-   * lacks, and forgets those that are not listed, except those that were sent just before.
+   * Control lists the newest version of every session that has Connections. Returns the sessions of which the node has
+   * another version, and forgets those that are not listed, except those that were sent just before. A newer one is that of a
+   * push which overtook the lease, or control's database was restored from a backup.
    */
   renew({ sessions }: ConnectionLease): string[] {
     const before = this.#lease?.versions;
     const versions = new Map(sessions.map(({ session_id, version }) => [session_id, version]));
-    const lacking = [...versions.keys()].filter((id) => this.#versionOf(id) < (versions.get(id) ?? 0));
-    const overdue = new Set(lacking.filter((id) => this.#versionOf(id) < (before?.get(id) ?? 0)));
+    const others = [...versions].filter(([id, version]) => this.#versionOf(id) !== version).map(([id]) => id);
+    const isBehind = (id: string, leased = new Map<string, number>() as Lease["versions"]) =>
+      this.#versionOf(id) < (leased.get(id) ?? 0);
+    const overdue = new Set(others.filter((id) => isBehind(id, versions) && isBehind(id, before)));
     this.#lease = { at: performance.now(), versions, overdue, isSent: false };
+    const here = this.#sessionsHere();
     for (const [id, known] of [...this.#known]) {
       const isNew = performance.now() - known.sentAt < COMPOSED_MS;
       if ((!versions.has(id) && !isNew) || overdue.has(id)) this.#forget(id);
-      else this.#keep(id, known);
+      else this.#keep(id, known, here);
     }
     this.stream.send();
-    return lacking;
+    return others;
   }
 
   /** Call when a slot got a machine, or lost its machine. */
   machinesChanged(): void {
     const here = this.#sessionsHere();
     for (const [id, known] of [...this.#known])
-      if (here.has(id) !== (known.forgetting === undefined)) this.#keep(id, known);
+      if (here.has(id) !== (known.forgetting === undefined)) this.#keep(id, known, here);
     this.stream.send();
   }
 
@@ -112,10 +116,13 @@ export class Connections {
     return this.#known.get(id)?.connections.version ?? 0;
   }
 
-  #keep(id: string, { connections, sentAt }: Pick<KnownSession, "connections" | "sentAt">): void {
+  #keep(
+    id: string,
+    { connections, sentAt }: Pick<KnownSession, "connections" | "sentAt">,
+    here = this.#sessionsHere(),
+  ): void {
     clearTimeout(this.#known.get(id)?.forgetting);
-    const isHere = this.#sessionsHere().has(id);
-    const forgetting = isHere ? undefined : setTimeout(() => this.#forget(id), KEEP_MS).unref();
+    const forgetting = here.has(id) ? undefined : setTimeout(() => this.#forget(id), KEEP_MS).unref();
     this.#known.set(id, { connections, sentAt, forgetting });
   }
 

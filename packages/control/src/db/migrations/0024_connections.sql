@@ -6,7 +6,7 @@ alter table sessions
   add column ca_certificate text,
   add column ca_key bytea,
   -- Grows with every change of the session's Connections.
-  add column connections_version integer not null default 0,
+  add column connections_version bigint not null default 0,
   add constraint sessions_authority check ((bound_hosts is null) = (ca_certificate is null));
 create index sessions_with_connections on sessions (id) where ca_key is not null;
 
@@ -19,8 +19,8 @@ create table connections (
   header_name text not null,
   methods text[] not null,
   paths text[] not null,
-  -- Grows with every replacement.
-  generation integer not null default 1,
+  -- Grows with every replacement: the version of the session's Connections at that change.
+  generation bigint not null default 1,
   created_at timestamptz(3) not null default now(),
   expires_at timestamptz(3) not null,
   -- Whether readers of events know that it has expired.
