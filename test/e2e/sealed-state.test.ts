@@ -12,6 +12,7 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/contracted-node.ts";
 import { flipBit } from "../support/damage.ts";
+import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh } from "../support/http.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 
@@ -45,7 +46,7 @@ beforeAll(async () => {
   for (const session of [id, plain]) {
     await client.sessions.waitUntilLive(session);
     await client.session(session).processes.start({ name: "holder", command: ["python3", "-c", HOLDER] });
-    await expect.poll(() => stateOf(session), { timeout: 60_000 }).toMatchObject({ n: expect.any(Number) });
+    await eventually(async () => expect(await stateOf(session)).toMatchObject({ n: expect.any(Number) }));
     await client.sessions.exec(session, { command: ["sync"] });
   }
 });
