@@ -566,7 +566,7 @@ function hexToText(text: string): string {
   return text.replace(/\\\\x([0-9a-f]*)/g, (_all, hex) => Buffer.from(hex, "hex").toString("latin1"));
 }
 
-test("a wake and a restore without the session's key are refused, and leave no operation behind", async () => {
+test("a pause, a wake and a restore without the session's key are refused, and leave no operation behind", async () => {
   const id = await bound();
   const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: {} })).body;
   const sealWith = (kek: string) =>
@@ -578,7 +578,10 @@ test("a wake and a restore without the session's key are refused, and leave no o
   };
   await sealWith("kek_gone");
   await expectRefused("restore", { checkpoint_id });
+  await expectRefused("pause");
+  await sealWith("kek_1");
   await control.ask(`POST /v1/sessions/${id}/pause`);
+  await sealWith("kek_gone");
   await expectRefused("resume");
   await expectRefused("restore", { checkpoint_id });
   await sealWith("kek_1");
