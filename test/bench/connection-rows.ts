@@ -91,14 +91,19 @@ async function rowsOf(
 async function startOrigin(undo: UndoStack, folder: string, pair: KeyPair): Promise<number> {
   const file = join(folder, "pair.json");
   writeFileSync(file, JSON.stringify({ cert: pair.certificatePem, key: pair.keyPem }));
-  const { child, lines } = startProgram(undo, "connection-origin.ts", [file, `${PREFIX}.80`]);
+  const { child, lines } = startProgram(undo, join(import.meta.dirname, "connection-origin.ts"), [
+    file,
+    `${PREFIX}.80`,
+  ]);
   child.stdin?.end();
   return Number(await nextLine(lines));
 }
 
 async function startGateway(undo: UndoStack, originPort: number, roots: KeyPair) {
   const settings: GatewaySettings = { prefix: PREFIX, host: HOST, originPort, roots: roots.certificatePem };
-  const { child, lines } = startProgram(undo, "connection-gateway.ts", [JSON.stringify(settings)]);
+  const { child, lines } = startProgram(undo, join(import.meta.dirname, "connection-gateway.ts"), [
+    JSON.stringify(settings),
+  ]);
   const facts = JSON.parse(await nextLine(lines)) as GatewayFacts;
   const pid = child.pid as number;
   const targetAt = (address: string, ca: string): Target => ({
@@ -177,12 +182,12 @@ http {
 
 function startProgram(
   undo: UndoStack,
-  name: string,
+  program: string,
   args: string[],
 ): { child: ChildProcess; lines: Interface } {
-  const argv = ["--no-warnings", "--expose-gc", join(import.meta.dirname, name), ...args];
+  const argv = ["--no-warnings", "--expose-gc", program, ...args];
   const child = spawn(process.execPath, argv, { stdio: ["pipe", "pipe", "inherit"] });
-  undo.push(name, () => endOf(child));
+  undo.push(program, () => endOf(child));
   return { child, lines: createInterface({ input: child.stdout as NodeJS.ReadableStream }) };
 }
 
