@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { named, timestamp, wholeNumber } from "./wire-types.ts";
+import { named, text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const CONNECTION_NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 /** `active` → `expired` → back to `active` by a replacement; both → `revoked`, which is final. */
@@ -92,7 +92,7 @@ const Authentication = z
 /** Body of `POST …/connections` and of `PUT …/connections/{name}`, and item of a create's `connections`. */
 const shape = {
   /** `https://host`. Control normalises it. */
-  origin: z.string().max(300, "must be at most 300 characters long"),
+  origin: text().max(300, "must be at most 300 characters long"),
   authentication: Authentication,
   allow: ConnectionAllow.nullish().transform((allow) => allow ?? { methods: [], paths: [] }),
   /** Default: what is left of the session's lifetime; an hour without one. */
