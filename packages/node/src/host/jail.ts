@@ -9,6 +9,7 @@ import { chown, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { allOrNone } from "@vivarium/kit/all-or-none";
+import { endsWithin } from "@vivarium/kit/clock";
 import { identify, isAlive, killAndWait, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { KIB } from "@vivarium/kit/sizes";
 import type { UndoStack } from "@vivarium/kit/undo-stack";
@@ -23,6 +24,8 @@ import type { Slot } from "./slots.ts";
 const TUN = { "/dev/net/tun": ["10", "200"] };
 const KVM = { "/dev/kvm": ["10", "232"] };
 const STDERR_KEPT_BYTES = 8 * KIB;
+/** How long the end of that output is waited for. */
+const LAST_WORDS_MS = 1_000;
 const OPEN_FILES = 512;
 /** OOM score adjustment of QEMU: out of memory, the kernel ends a large machine before the services. */
 const OOM_SCORE_ADJ = 500;
@@ -66,8 +69,8 @@ export async function startQemu(
   const [qmp] = await allOrNone([
     Qmp.connect(monitor, limits),
     spec.feed && feedOnce(spec.feed.fifo, spec.feed.content, limits),
-  ]).catch((cause) => {
-    throw new Error(`QEMU did not start: ${lastWords()}`, { cause });
+  ]).catch(async (cause) => {
+    throw new Error(`QEMU did not start: ${await lastWords()}`, { cause });
   });
   undo.push("monitor", () => qmp.close());
   return { process, qmp };
@@ -76,7 +79,7 @@ export async function startQemu(
 async function startJailed(
   cgroups: Cgroups,
   spec: JailSpec,
-): Promise<{ process: ProcessIdentity; lastWords: () => string }> {
+): Promise<{ process: ProcessIdentity; lastWords: () => Promise<string> }> {
   const devices = await makeDevices(spec);
   const group = await cgroups.make(spec.slot, spec.shape);
   const [program = "", ...args] = entering(group, command(spec, devices));
@@ -88,7 +91,7 @@ async function startJailed(
   const lastWords = keepLastWords(child);
   const pid = await childPid(child, lastWords);
   const process = identify(pid);
-  if (!process) throw new Error(`QEMU ended at once: ${lastWords()}`);
+  if (!process) throw new Error(`QEMU ended at once: ${await lastWords()}`);
   await writeFile(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ));
   child.unref();
   return { process, lastWords };
@@ -131,23 +134,30 @@ function command(spec: JailSpec, devices: { source: string; target: string }[]):
   ];
 }
 
-/** Keeps the last output on standard error, for error messages. */
-function keepLastWords(child: ChildProcess): () => string {
+/**
+ * Keeps the last output on standard error, for error messages. It may arrive after the end of the process is known, so the
+ * end of the output is waited for, but not for long: a process that is still alive does not end it.
+ */
+function keepLastWords(child: ChildProcess): () => Promise<string> {
   let kept = "";
+  const isRead = new Promise<void>((resolve) => child.stderr?.once("close", resolve));
   child.stderr?.setEncoding("utf8");
   child.stderr?.on("data", (chunk: string) => {
     kept = (kept + chunk).slice(-STDERR_KEPT_BYTES);
   });
   child.stderr?.on("error", () => {});
   (child.stderr as { unref?: () => void } | null)?.unref?.();
-  return () => kept.trim() || "no output";
+  return async () => {
+    await endsWithin(LAST_WORDS_MS, isRead);
+    return kept.trim() || "no output";
+  };
 }
 
 /** The pid of QEMU, which bubblewrap writes to descriptor 3 before it closes it. */
-async function childPid(child: ChildProcess, lastWords: () => string): Promise<number> {
+async function childPid(child: ChildProcess, lastWords: () => Promise<string>): Promise<number> {
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
   const info = await Promise.race([text(child.stdio[3] as NodeJS.ReadableStream), failed]);
   const match = /"child-pid": (\d+)/.exec(info);
-  if (!match) throw new Error(`the jail could not be built: ${lastWords()}`);
+  if (!match) throw new Error(`the jail could not be built: ${await lastWords()}`);
   return Number(match[1]);
 }
