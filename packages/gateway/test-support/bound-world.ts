@@ -4,7 +4,12 @@
  */
 import { once } from "node:events";
 import type { IncomingMessage, OutgoingHttpHeaders, RequestListener, ServerResponse } from "node:http";
-import { type ClientHttp2Session, connect as connectHttp2, createSecureServer } from "node:http2";
+import {
+  type ClientHttp2Session,
+  connect as connectHttp2,
+  createSecureServer,
+  type Settings,
+} from "node:http2";
 import { createServer as createHttps, request as httpsRequest } from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { connect as connectTls, createSecureContext, type TLSSocket } from "node:tls";
@@ -114,8 +119,8 @@ export interface BoundWorld extends World {
   /** Sends raw bytes over TLS and returns the raw answer. */
   send(bytes: string | Buffer, host?: string): Promise<string>;
   session2(): Promise<ClientHttp2Session>;
-  /** A session to another bound origin. */
-  session2of(servername: string): Promise<ClientHttp2Session>;
+  /** A session to another bound origin, or with settings of its own. */
+  session2of(servername: string, settings?: Settings): Promise<ClientHttp2Session>;
   /** Reports of the gateway so far. */
   reports(): ConnectionEntry[];
 }
@@ -195,9 +200,12 @@ export async function startBoundWorld(
       return Buffer.concat(chunks).toString("latin1");
     },
     session2: () => bound.session2of(HOST),
-    async session2of(servername) {
+    async session2of(servername, settings) {
       const socket = await bound.open({ servername, alpn: ["h2"] });
-      const session = connectHttp2(`https://${servername}`, { createConnection: () => socket });
+      const session = connectHttp2(`https://${servername}`, {
+        createConnection: () => socket,
+        ...(settings && { settings }),
+      });
       session.on("error", () => {});
       return session;
     },

@@ -6,6 +6,8 @@ import type { SecureContext } from "node:tls";
 import type { SessionConnections } from "@vivarium/contract/gateway";
 import { LeafCertificates } from "./leaf-certificates.ts";
 import { Origin } from "./origin.ts";
+import { SessionShare } from "./session-share.ts";
+import { Turns } from "./turns.ts";
 
 /** Without word from control for this long nothing is injected: a revocation might not have arrived. */
 const LEASE_MS = 20_000;
@@ -13,12 +15,15 @@ const LEASE_MS = 20_000;
 interface BoundSession {
   version: number;
   leaves: LeafCertificates;
+  share: SessionShare;
   /** By host, of active and ended Connections. */
   origins: Map<string, Origin>;
 }
 
 export class BoundConnections {
   readonly #sessions = new Map<string, BoundSession>();
+  /** Of all sessions, for the search of answers. */
+  readonly #turns = new Turns();
   #leasedUntil = Number.NEGATIVE_INFINITY;
 
   /**
@@ -26,13 +31,13 @@ export class BoundConnections {
    * listed counts as revoked.
    */
   async set(sent: SessionConnections): Promise<void> {
-    const session = this.#sessions.get(sent.session_id) ?? newSession(sent);
+    const session = this.#sessions.get(sent.session_id) ?? newSession(sent, this.#turns);
     if (sent.version < session.version) return;
     this.#sessions.set(sent.session_id, session);
     session.version = sent.version;
     if (!session.leaves.isOf(sent.ca)) session.leaves = new LeafCertificates(sent.ca);
     const originOf = (of: { host: string; name: string }) => {
-      const origin = session.origins.get(of.host) ?? new Origin(of);
+      const origin = session.origins.get(of.host) ?? new Origin(of, session.share);
       session.origins.set(of.host, origin);
       return origin;
     };
@@ -81,6 +86,7 @@ export class BoundConnections {
   }
 }
 
-function newSession({ ca }: SessionConnections): BoundSession {
-  return { version: 0, leaves: new LeafCertificates(ca), origins: new Map() };
+function newSession({ ca }: SessionConnections, turns: Turns): BoundSession {
+  const share = new SessionShare(turns);
+  return { version: 0, leaves: new LeafCertificates(ca), share, origins: new Map() };
 }

@@ -4,10 +4,11 @@
  */
 import type { Transform } from "node:stream";
 import type { ConnectionEntry } from "@vivarium/contract/gateway";
-import { type Body, copyBody } from "@vivarium/http1/copy-body";
+import { copyBody } from "@vivarium/http1/copy-body";
 import { type Guard, guarded } from "@vivarium/http1/guard";
 import { type Header, valuesOf } from "@vivarium/http1/headers";
 import type { Log } from "@vivarium/kit/log";
+import type { Credential } from "./credential.ts";
 import { GuardedBody } from "./guarded-body.ts";
 import type { GuestRequest } from "./guest-request.ts";
 import { type Allowed, judgeRequest, type Refusal, refusal } from "./judge-request.ts";
@@ -57,6 +58,7 @@ class Exchange {
   #sending: Sending | undefined;
   #body: GuardedBody | undefined;
   #decoder: Transform | undefined;
+  #giveMemoryBack: (() => void) | undefined;
   #bytesOut = 0;
   #isUnscanned = false;
   #isOver = false;
@@ -120,7 +122,7 @@ class Exchange {
     this.#sending = upstream.send(
       { method, target, hasBody, headers: [...te, ...sent] },
       {
-        onAnswer: this.#guard((received: UpstreamAnswer) => this.#answer(active, received)),
+        onAnswer: this.#guard((received: UpstreamAnswer) => this.#take(active, received)),
         onFailure: () => this.fail(),
         guard: this.#guard,
       },
@@ -134,26 +136,51 @@ class Exchange {
     copyBody(body, this.#sending.body, this.#guard);
   }
 
+  /** Takes a turn for the search of the headers. */
+  #take(active: ActiveConnection, received: UpstreamAnswer): void {
+    if (this.#isOver) return;
+    this.#status = received.status;
+    const { share } = this.#deps.origin;
+    share.search(
+      bytesOf(received.headers),
+      this.#guard(() => this.#answer(active, received)),
+    );
+  }
+
   #answer({ credential }: ActiveConnection, received: UpstreamAnswer): void {
     if (this.#isOver) return;
-    clearTimeout(this.#late);
     const { answer } = this.#request;
-    const { status, body, isLast } = received;
-    this.#status = status;
+    const { status, isLast } = received;
     const isSecret = (text: string) => credential.isIn(text);
     const { headers, isReflected } = headersForGuest(received.headers, isSecret);
     if (isReflected) this.#noteReflection();
     if (this.#isOver || !answer.isOpen) return;
     const coding = isLast ? ({ kind: "plain" } as const) : codingOf(status, headers);
     this.#isUnscanned = coding.kind === "unreadable";
-    answer.sendHead(status, coding.kind === "coded" ? withoutCoding(headers) : headers, isLast);
+    if (coding.kind !== "coded") {
+      this.#pass({ ...received, headers }, credential);
+      return;
+    }
+    const begin = () => {
+      if (this.#isOver || !answer.isOpen) return;
+      this.#decoder = coding.decoder.make();
+      this.#pass({ ...received, headers: withoutCoding(headers) }, credential);
+    };
+    this.#giveMemoryBack = this.#deps.origin.share.takeMemory(coding.decoder.bytes, this.#guard(begin));
+  }
+
+  /** Passes the answer on. Its headers were searched, its body is searched on the way. */
+  #pass({ status, headers, body, isLast, trailers }: UpstreamAnswer, credential: Credential): void {
+    clearTimeout(this.#late);
+    const { answer } = this.#request;
+    const { share } = this.#deps.origin;
+    answer.sendHead(status, headers, isLast);
     if (isLast) return void body.resume();
     const guardedBody = new GuardedBody({
-      scan: credential.scan(),
-      to: answer.to,
+      ...{ scan: credential.scan(), share, guard: this.#guard, to: answer.to },
       onEnd: () => {
-        received.trailers().then(
-          this.#guard((trailers) => this.#endAnswer(trailers, isSecret)),
+        trailers().then(
+          this.#guard((received) => this.#searchTrailers(received, credential)),
           () => this.fail(),
         );
       },
@@ -163,23 +190,28 @@ class Exchange {
       },
     });
     this.#body = guardedBody;
-    if (coding.kind === "coded") this.#decode(body, coding.decoder).pipe(guardedBody);
-    else copyBody(body, guardedBody, this.#guard);
+    const to = this.#decoder ?? guardedBody;
+    if (this.#decoder) this.#watch(this.#decoder).pipe(guardedBody);
+    // An empty body may have ended while the answer waited for its turn.
+    if (body.readableEnded) to.end();
+    else copyBody(body, to, this.#guard);
   }
 
-  #decode(body: Body, decoder: Transform): Transform {
+  #watch(decoder: Transform): Transform {
     decoder.on("error", () => this.fail());
     watchRatio(decoder, () => this.fail());
-    copyBody(body, decoder, this.#guard);
-    this.#decoder = decoder;
     return decoder;
   }
 
-  #endAnswer(received: readonly Header[], isSecret: (text: string) => boolean): void {
-    if (this.#isOver) return;
-    const trailers = headersForGuest(received, isSecret);
-    if (trailers.isReflected) this.#noteReflection();
-    if (!this.#isOver) this.#request.answer.end(trailers.headers);
+  #searchTrailers(received: readonly Header[], credential: Credential): void {
+    const { share } = this.#deps.origin;
+    const search = () => {
+      if (this.#isOver) return;
+      const trailers = headersForGuest(received, (text) => credential.isIn(text));
+      if (trailers.isReflected) this.#noteReflection();
+      if (!this.#isOver) this.#request.answer.end(trailers.headers);
+    };
+    share.search(bytesOf(received), this.#guard(search));
   }
 
   #noteReflection(): void {
@@ -207,6 +239,7 @@ class Exchange {
     clearTimeout(this.#late);
     this.#sending?.destroy();
     this.#decoder?.destroy();
+    this.#giveMemoryBack?.();
     this.#body?.destroy();
     if (event !== "used" || this.#sending) this.#report(event, code);
   }
@@ -227,6 +260,10 @@ class Exchange {
       ...(this.#isUnscanned && { is_unscanned: true }),
     });
   }
+}
+
+function bytesOf(headers: readonly Header[]): number {
+  return headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
 }
 
 /** A path that was refused may hold any bytes. */

@@ -3,7 +3,12 @@
  * and holds at most the beginning of a secret.
  */
 import { Writable } from "node:stream";
+import type { Guard } from "@vivarium/http1/guard";
 import type { SecretScan } from "./secret-scan.ts";
+import type { SessionShare } from "./session-share.ts";
+
+/** Bytes that are searched at a time: the session's next piece waits for a turn. */
+const PIECE_BYTES = 16 * 1024;
 
 /**
  * Silence after which a few held bytes are passed on. Hazard: a message that ends in the first character of the secret is
@@ -13,6 +18,9 @@ const EARLY_MS = 20;
 
 export interface Guarded {
   scan: SecretScan;
+  share: Pick<SessionShare, "search">;
+  /** Wraps work that is done later. */
+  guard: Guard;
   /** Receives what is passed on. Is ended by the callee of `onEnd`. */
   to: Writable;
   onEnd: () => void;
@@ -33,15 +41,27 @@ export class GuardedBody extends Writable {
   }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    clearTimeout(this.#early);
-    const { scan } = this.#guarded;
-    const { clean, isHit } = scan.read(chunk);
-    if (isHit) {
-      this.#pass(clean, () => this.#guarded.onHit(), true);
-      return;
-    }
-    if (scan.mayRelease) this.#early = setTimeout(() => this.#pass(scan.release(), () => {}), EARLY_MS);
-    this.#pass(clean, done);
+    this.#search(chunk, done);
+  }
+
+  /** Takes a turn for each piece. The next one waits until this one was passed on. */
+  #search(bytes: Buffer, done: () => void): void {
+    const piece = bytes.subarray(0, PIECE_BYTES);
+    const rest = bytes.subarray(PIECE_BYTES);
+    const { scan, share, guard, onHit } = this.#guarded;
+    const work = () => {
+      // After the end of the exchange the credential may be forgotten, so that a search would find nothing.
+      if (this.destroyed) return;
+      clearTimeout(this.#early);
+      const { clean, isHit } = scan.read(piece);
+      if (isHit) {
+        this.#pass(clean, onHit, true);
+        return;
+      }
+      if (scan.mayRelease) this.#early = setTimeout(() => this.#pass(scan.release(), () => {}), EARLY_MS);
+      this.#pass(clean, rest.length > 0 ? () => this.#search(rest, done) : done);
+    };
+    share.search(piece.length, guard(work));
   }
 
   override _final(done: () => void): void {

@@ -15,16 +15,24 @@ import type { Log } from "@vivarium/kit/log";
 import { guardBody } from "./bounded-stream.ts";
 import { type GuestAnswer, type GuestRequest, refusalHeaders } from "./guest-request.ts";
 import { fieldsOf, pairsOf } from "./header-fields.ts";
+import type { Lingering } from "./lingering.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_STREAMS = 64;
 /** Bytes of a request's body that may be in flight unread: a guest is near, so a small window is fast enough. */
 const WINDOW_BYTES = 64 * 1024 - 1;
 
+interface Refusing {
+  /** Refused requests of the session. */
+  refused: Lingering;
+  /** Time in which the guest takes the answer to one. */
+  refusalMs: number;
+}
+
 /** Header blocks larger than the limit are refused like other invalid requests. */
 export function serveHttp2(
   socket: TLSSocket,
-  { log, idleMs }: { log: Log; idleMs: number },
+  { log, idleMs, ...refusing }: { log: Log; idleMs: number } & Refusing,
   serve: (request: GuestRequest) => void,
 ): ServerHttp2Session {
   const session = performServerHandshake(socket, {
@@ -43,7 +51,7 @@ export function serveHttp2(
   const onStream = (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, flags: number) => {
     stream.on("error", () => {});
     guardBody(stream);
-    serve(toGuestRequest(stream, { fields, flags, log }));
+    serve(toGuestRequest(stream, { fields, flags, log, ...refusing }));
   };
   session.on(
     "stream",
@@ -54,7 +62,7 @@ export function serveHttp2(
 
 function toGuestRequest(
   stream: ServerHttp2Stream,
-  { fields, flags, log }: { fields: IncomingHttpHeaders; flags: number; log: Log },
+  { fields, flags, ...deps }: { fields: IncomingHttpHeaders; flags: number; log: Log } & Refusing,
 ): GuestRequest {
   const all = pairsOf(fields);
   const hosts = valuesOf(all, "host");
@@ -68,16 +76,18 @@ function toGuestRequest(
     badFraming: bytes > MAX_HEADER_BYTES ? "the headers are too long" : findBadFraming("2.0", all),
     body: stream,
     hasBody: (flags & constants.NGHTTP2_FLAG_END_STREAM) === 0,
-    answer: new Http2Answer(stream, log),
+    answer: new Http2Answer(stream, deps),
   };
 }
 
 class Http2Answer implements GuestAnswer {
   readonly to: ServerHttp2Stream;
+  readonly #refusing: Refusing;
   #trailers: readonly Header[] = [];
 
-  constructor(stream: ServerHttp2Stream, log: Log) {
+  constructor(stream: ServerHttp2Stream, { log, ...refusing }: { log: Log } & Refusing) {
     this.to = stream;
+    this.#refusing = refusing;
     const onWanted = () => {
       // A stream that was cut meanwhile has no end to announce.
       if (stream.destroyed || stream.closed) return;
@@ -113,6 +123,8 @@ class Http2Answer implements GuestAnswer {
   refuse(status: number, body: string): void {
     this.to.respond({ ...fieldsOf(refusalHeaders(body)), ":status": status });
     this.to.end(body, () => this.#stopReading());
+    const { refused, refusalMs } = this.#refusing;
+    refused.add(this.to, refusalMs);
   }
 
   cut(): void {

@@ -265,6 +265,50 @@ describe("a request over HTTP/2 is refused, and nothing reaches the origin,", ()
   });
 });
 
+describe("refused requests of a guest that takes no answers", () => {
+  /** Sends refused requests with a body each, and counts those that are over. */
+  async function refuseMany(to: BoundWorld, count: number): Promise<{ over: () => number; end: () => void }> {
+    const deaf = await to.session2of(HOST, { initialWindowSize: 0 });
+    let over = 0;
+    let heads = 0;
+    for (let at = 0; at < count; at++) {
+      const stream = deaf.request({ ":method": "PATCH", ":path": "/a", ":authority": HOST });
+      stream.on("error", () => {}).once("close", () => over++);
+      stream.once("response", () => heads++);
+      stream.write(Buffer.alloc(60_000));
+    }
+    await until(() => heads === count);
+    return { over: () => over, end: () => deaf.destroy() };
+  }
+
+  test("are at most 256 of a session: the oldest are reset", async () => {
+    const deaf: Awaited<ReturnType<typeof refuseMany>>[] = [];
+    for (let at = 0; at < 5; at++) deaf.push(await refuseMany(world, 60));
+    await until(() => deaf[0]?.over() === 5 * 60 - 256);
+    expect((await ask2(session, {})).status).toBe(200);
+    expect(deaf.map(({ over }) => over())).toEqual([44, 0, 0, 0, 0]);
+    for (const { end } of deaf) end();
+  });
+
+  test("are reset after a time", async () => {
+    const other = await startBoundWorld("127.31.54", { limits: { refusalMs: 300 } });
+    await other.bind();
+    const { over, end } = await refuseMany(other, 6);
+    await until(() => over() === 6);
+    end();
+    await other.close();
+  });
+
+  test("while one that takes them gets every answer whole", async () => {
+    const replies = await Promise.all(
+      Array.from({ length: 60 }, () => ask2(session, { ":method": "PATCH" }, "body")),
+    );
+    expect(replies.every(({ status, body: text }) => status === 403 && text.includes("rule_denied"))).toBe(
+      true,
+    );
+  });
+});
+
 test("a body in many tiny pieces to an origin that does not read takes bounded memory", async () => {
   world.origin.readsBody = false;
   world.origin.answer = () => {};

@@ -30,9 +30,14 @@ export interface Limits {
   answerMs: number;
   /** Longest silence on a guest's connection. */
   idleMs: number;
+  /** Time in which a guest with HTTP/2 takes the answer to a refused request. */
+  refusalMs: number;
 }
 
-const LIMITS: Limits = { handshakeMs: 10_000, headMs: 15_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 };
+const LIMITS: Limits = {
+  ...{ handshakeMs: 10_000, headMs: 15_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 },
+  refusalMs: 10_000,
+};
 
 /** Idle time after which TCP keep-alive probes begin. */
 const DEAD_PEER_MS = 60_000;
@@ -105,7 +110,7 @@ export class Interceptor {
       if (socket.alpnProtocol === HTTP2) {
         serveHttp2(
           socket,
-          { log: this.#deps.log, idleMs: this.#limits.idleMs },
+          { log: this.#deps.log, ...this.#limits, refused: origin.share.refused },
           (request) => void connection.serve(request),
         );
         return;

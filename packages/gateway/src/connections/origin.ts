@@ -2,6 +2,7 @@
 import type { BoundConnection, ConnectionCode, ConnectionTombstone } from "@vivarium/contract/gateway";
 import { Credential } from "./credential.ts";
 import { compilePaths, type PathRule } from "./path-rules.ts";
+import type { SessionShare } from "./session-share.ts";
 
 /** Answers that may carry the credential before the Connection is suspended. */
 const MAX_REFLECTIONS = 3;
@@ -29,6 +30,8 @@ export type EndState = ConnectionTombstone["state"];
 
 export class Origin {
   readonly host: string;
+  /** Of its session. */
+  readonly share: SessionShare;
   #name: string;
   #generation = 0;
   #active: ActiveConnection | undefined;
@@ -39,8 +42,9 @@ export class Origin {
   #dialled = 0;
   readonly #open = new Set<OpenConnection>();
 
-  constructor({ host, name }: { host: string; name: string }) {
+  constructor({ host, name }: { host: string; name: string }, share: SessionShare) {
     this.host = host;
+    this.share = share;
     this.#name = name;
   }
 

@@ -14,8 +14,15 @@ const OVERRIDE_PREFIXES = ["proxy-", "x-forwarded-"];
 /** Headers that the gateway sets itself. */
 const OWN = new Set(["host", "accept-encoding", "expect"]);
 
-/** Some servers make no difference between `_` and `-` in names. */
-export const canonical = (name: string) => name.toLowerCase().replaceAll("_", "-");
+/**
+ * Some servers make no difference between `-`, `_`, `.` and other marks in names: the variables of CGI and WSGI have `_` for
+ * each. Marks at an end are dropped, because some servers drop them.
+ */
+export const canonical = (name: string) =>
+  name
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]/g, "-")
+    .replaceAll(/^-+|-+$/g, "");
 
 /** Asks for a plain body, because the answer is searched for the credential. The credential comes last. */
 export function headersForOrigin(

@@ -33,6 +33,19 @@ describe("a path that could be read in two ways is refused", () => {
       "/a%7ex",
     ],
     ...["https://api.example/a", "http://api.example/a", "?a"],
+    // Overlong forms of `.`, `/` and `\\`, which lenient readers take for the character.
+    ...["/a/%c0%ae%c0%ae/b", "/a/%C0%AE./b", "/a%c0%afb", "/a%c1%9cb", "/a%e0%80%afb", "/a%f0%80%80%afb"],
+    // Other bytes that are no UTF-8: readers replace, drop or refuse them, or take them for Latin-1.
+    ...[
+      "/a%e4b",
+      "/a%c3",
+      "/a%c3/%a4",
+      "/a%a4",
+      "/a%ed%a0%80b",
+      "/a%f4%90%80%80b",
+      "/a%ff",
+      "/a%f8%88%80%80%80",
+    ],
   ])("%j", (target) => expect(readPath(target)).toBeUndefined());
 
   test.each([
@@ -42,6 +55,9 @@ describe("a path that could be read in two ways is refused", () => {
     ["/a%20b/%c3%a4", "/a%20b/%c3%a4"],
     ["/a?x=/../;//\\&y=%2f%2e", "/a"],
     ["/100%25", "/100%25"],
+    ["/%e2%82%ac/%F0%9F%98%80/%c2%a0", "/%e2%82%ac/%F0%9F%98%80/%c2%a0"],
+    ["/%ef%bf%bd/%f4%8f%bf%bf", "/%ef%bf%bd/%f4%8f%bf%bf"],
+    ["/a?q=%c0%ae", "/a"],
     ["/v1/projects/p:run", "/v1/projects/p:run"],
     ["/..a/b..", "/..a/b.."],
   ])("but not %j", (target, path) => expect(readPath(target)).toBe(path));

@@ -10,7 +10,20 @@ const DELETE = 0x7f;
 /** The path of a request target without its query; undefined when two readers could understand it differently. */
 export function readPath(target: string): string | undefined {
   const [path = ""] = target.split("?", 1);
-  return isPlainTarget(target) && isPlainPath(path) ? path : undefined;
+  return isPlainTarget(target) && isPlainPath(path) && isUtf8(path) ? path : undefined;
+}
+
+/**
+ * Whether the escapes are valid UTF-8. Lenient readers take overlong forms for the character itself, so `%c0%ae` is a dot for
+ * them, and other bytes for a character of Latin-1 or for nothing.
+ */
+function isUtf8(path: string): boolean {
+  try {
+    decodeURIComponent(path);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Visible ASCII from a slash on: no absolute form, no `*`, no fragment. */

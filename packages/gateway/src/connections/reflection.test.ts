@@ -1,9 +1,26 @@
 /** Answers that carry the credential back: the guest never gets it. */
+import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import { brotliCompressSync, createGzip, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import {
+  brotliCompressSync,
+  constants,
+  createGzip,
+  createZstdCompress,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { ask2, type BoundWorld, reportsOf, SECRET, startBoundWorld } from "../../test-support/bound-world.ts";
-import { inTime } from "../../test-support/in-time.ts";
+import {
+  ask2,
+  type BoundWorld,
+  HOST,
+  type Reply,
+  reportsOf,
+  SECRET,
+  startBoundWorld,
+} from "../../test-support/bound-world.ts";
+import { inTime, until } from "../../test-support/in-time.ts";
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 let world: BoundWorld;
@@ -130,6 +147,14 @@ test("the third answer with the credential suspends the Connection, until it is 
   expect((await world.ask()).status).toBe(200);
 });
 
+/** A frame with a window of this size: its length is not announced, so the window stays as large. */
+async function inZstd(text: string, bits: number): Promise<Buffer> {
+  const encoder = createZstdCompress({ params: { [constants.ZSTD_c_windowLog]: bits } });
+  encoder.write(text.slice(0, 10));
+  encoder.end(text.slice(10));
+  return Buffer.concat(await encoder.toArray());
+}
+
 describe("a body in a coding that was not asked for", () => {
   const text = JSON.stringify({ before: "x".repeat(10_000), echo: SECRET });
   const clean = JSON.stringify({ before: "x".repeat(10_000), echo: "nothing" });
@@ -151,6 +176,54 @@ describe("a body in a coding that was not asked for", () => {
     const cut = await world.ask();
     expect(cut.isWhole).toBe(false);
     expect(cut.body).not.toContain(SECRET.slice(0, 12));
+  });
+
+  test.each([
+    { bits: 23, isWhole: true },
+    { bits: 24, isWhole: false },
+    { bits: 27, isWhole: false },
+  ])("in zstd with a window of $bits bits is whole for the guest: $isWhole", async ({ bits, isWhole }) => {
+    const encoded = await inZstd(clean, bits);
+    answering((response) => response.writeHead(200, { "Content-Encoding": "zstd" }).end(encoded));
+    const reply = await world.ask();
+    expect(reply).toMatchObject({ status: 200, isWhole, body: isWhole ? clean : "" });
+    expect(await reportsOf(world, 1)).toMatchObject([{ event: isWhole ? "used" : "failed" }]);
+  });
+
+  test("in brotli with a window beyond that of the web is cut off", async () => {
+    const params = { [constants.BROTLI_PARAM_LARGE_WINDOW]: 1, [constants.BROTLI_PARAM_LGWIN]: 30 };
+    const encoded = brotliCompressSync(clean, { params });
+    answering((response) => response.writeHead(200, { "Content-Encoding": "br" }).end(encoded));
+    expect(await world.ask()).toMatchObject({ status: 200, isWhole: false, body: "" });
+  });
+
+  test("waits while a session's other answers take the memory for decoding, and gets it when one ends", async () => {
+    const endless: ServerResponse[] = [];
+    const encoded = brotliCompressSync(clean);
+    world.origin.answer = (request, response) => {
+      const head = response.writeHead(200, { "Content-Encoding": "br" });
+      if (request.url !== "/endless") return void head.end(encoded);
+      head.write(encoded.subarray(0, 1));
+      endless.push(response);
+    };
+    const session = await world.session2();
+    for (let at = 0; at < 4; at++) {
+      const stream = session.request({ ":path": "/endless", ":authority": HOST });
+      stream.on("error", () => {}).resume();
+      await inTime(once(stream, "response"), "the head of an answer");
+    }
+    let reply: Reply | undefined;
+    const coming = ask2(session, { ":path": "/waits" }).then((received) => {
+      reply = received;
+    });
+    await until(() => world.origin.received.some(({ url }) => url === "/waits"));
+    for (let at = 0; at < 3; at++)
+      expect(await ask2(session, { ":path": "/plain", ":method": "PATCH" })).toMatchObject({ status: 403 });
+    expect(reply).toBeUndefined();
+    endless[0]?.destroy();
+    await inTime(coming, "an answer");
+    expect(reply).toMatchObject({ status: 200, isWhole: true, body: clean });
+    session.destroy();
   });
 
   test("that nobody can read is passed on, and reported as not searched", async () => {

@@ -121,6 +121,14 @@ test("a secret of a few characters is not searched for", () => {
   expect(formsOf("abcde")).toEqual([]);
 });
 
+test("the longest secret takes less than half a megabyte, and one of 100 characters a few kilobytes", () => {
+  const longest = Array.from({ length: 8_192 }, (_, at) =>
+    String.fromCharCode(33 + ((at * at * 7) % 94)),
+  ).join("");
+  expect(new Needles(formsOf(longest)).bytes).toBeLessThan(450_000);
+  expect(new Needles(formsOf(longest.slice(0, 100))).bytes).toBeLessThan(8_000);
+});
+
 test("nothing is found once the needles are forgotten", () => {
   const own = new Needles(formsOf(SECRET));
   expect(hasSecret(own, SECRET)).toBe(true);

@@ -1,0 +1,60 @@
+import { Writable } from "node:stream";
+import { expect, test } from "vitest";
+import { GuardedBody } from "./guarded-body.ts";
+import { Needles } from "./needles.ts";
+import { formsOf } from "./secret-forms.ts";
+import { SecretScan } from "./secret-scan.ts";
+import { SessionShare } from "./session-share.ts";
+import { Turns } from "./turns.ts";
+
+const KIB = 1024;
+const SECRET = "sk-live-0123456789";
+const needles = new Needles(formsOf(SECRET));
+
+/** A body of an answer to a guest that takes everything, and the count of what was passed on. */
+function body(share: SessionShare) {
+  const passed = { bytes: 0, isHit: false };
+  const to = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      passed.bytes += chunk.length;
+      done();
+    },
+  });
+  const onHit = () => {
+    passed.isHit = true;
+  };
+  const guard = <Args extends unknown[]>(handler: (...args: Args) => void) => handler;
+  const scan = new SecretScan(needles);
+  return { passed, guarded: new GuardedBody({ scan, share, guard, to, onEnd: () => {}, onHit }) };
+}
+
+test("a session's small answer is searched before the rest of another session's many large ones", async () => {
+  const turns = new Turns();
+  const [greedy, modest] = [new SessionShare(turns), new SessionShare(turns)];
+  const large = Array.from({ length: 200 }, () => body(greedy));
+  for (const { guarded } of large) guarded.write(Buffer.alloc(256 * KIB, "x"));
+  const small = body(modest);
+  small.guarded.write("small");
+  const searched = () => large.reduce((sum, { passed }) => sum + passed.bytes, 0);
+  while (small.passed.bytes === 0) await new Promise((resolve) => setImmediate(resolve));
+  // Two turns of the event loop, and one piece.
+  expect(searched()).toBeLessThanOrEqual((2 * 128 + 16) * KIB);
+  while (searched() < 200 * 256 * KIB) await new Promise((resolve) => setImmediate(resolve));
+});
+
+test("a body that waits for its turn while the exchange ends passes nothing more", async () => {
+  const share = new SessionShare(new Turns());
+  const { guarded, passed } = body(share);
+  guarded.write(Buffer.alloc(300 * KIB, "x"));
+  expect(passed.bytes).toBe(128 * KIB);
+  guarded.destroy();
+  for (let at = 0; at < 10; at++) await new Promise((resolve) => setImmediate(resolve));
+  expect(passed.bytes).toBe(128 * KIB);
+});
+
+test("a secret across two pieces of one chunk is found, and nothing of it passes", async () => {
+  const { guarded, passed } = body(new SessionShare(new Turns()));
+  guarded.write(Buffer.from(`${"x".repeat(16 * KIB - 5)}${SECRET}`));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(passed).toEqual({ bytes: 16 * KIB - 5, isHit: true });
+});
