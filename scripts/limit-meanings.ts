@@ -37,9 +37,12 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   connectionsPerSession: "Connections of a session, those that were revoked included",
   connectionTtlS: "`ttl_seconds` of a Connection, which may not outlive its session either",
   connectionSecretChars: "characters of a Connection's secret",
+  connectionSecretsChars: "characters of the secrets of a session's Connections together",
   connectionMethods: "methods of a Connection",
   connectionPaths: "path patterns of a Connection",
   connectionPathChars: "characters of a path pattern",
+  connectionPathsChars:
+    "characters of the path patterns of a session's Connections together, those that were revoked included",
 
   idempotencyKeyChars: "the `Idempotency-Key` header",
   idempotencyWindowMs: "how long an `Idempotency-Key` is remembered",

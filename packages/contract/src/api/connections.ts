@@ -23,6 +23,8 @@ const NEVER_HEADERS =
   /^(host|content-length|content-type|transfer-encoding|connection|upgrade|te|trailer|expect|cookie|accept-encoding|forwarded|x-http-method-override|keep-alive|(proxy|x-forwarded|sec)-.*)$/i;
 /** Parts of a path that some server reads in another way than the rules. */
 const AMBIGUOUS_PATH = /[?#;\\]|\/\/|%(2f|5c|2e|00)|(^|\/)\.\.?(\/|$)/i;
+/** Marks that some servers make no difference between in a name, and those at its ends. */
+const plainName = (name: string) => name.replaceAll(/[^0-9A-Za-z]/g, "-").replaceAll(/^-+|-+$/g, "");
 /** Visible ASCII in which a `%` begins an escape. */
 const PATH_CHARACTERS = /^\/(?:[!-$&-~]|%[0-9a-fA-F]{2})*$/;
 
@@ -41,7 +43,18 @@ const PathPattern = z
   .refine(
     (path) => !AMBIGUOUS_PATH.test(path),
     "must be a path that reads in one way only: without query, fragment, dot segments, //, ;, \\ and encoded / \\ . or NUL",
-  );
+  )
+  .refine(isUtf8, "must have percent escapes that are UTF-8");
+
+/** Lenient readers take overlong forms for the character itself. A request with other bytes is refused, so no pattern has them. */
+function isUtf8(path: string): boolean {
+  try {
+    decodeURIComponent(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** Which requests get the credential: those that match one method and one path. Without any, none. */
 export const ConnectionAllow = z.strictObject({
@@ -72,7 +85,7 @@ const Authentication = z
       .max(64, "must be at most 64 characters long")
       .regex(TOKEN, "must be the name of a header")
       .refine(
-        (name) => !NEVER_HEADERS.test(name),
+        (name) => !NEVER_HEADERS.test(name) && !NEVER_HEADERS.test(plainName(name)),
         "cannot carry a credential; choose the header that the API expects",
       )
       .nullish(),

@@ -40,9 +40,13 @@ export const LIMITS = {
   connectionsPerSession: 16,
   connectionTtlS: 86_400,
   connectionSecretChars: 8_192,
+  /** Of one session: each takes the gateway fifty bytes a character. */
+  connectionSecretsChars: 32_768,
   connectionMethods: 16,
   connectionPaths: 64,
   connectionPathChars: 1_024,
+  /** Of one session: its record shows them. */
+  connectionPathsChars: 65_536,
 
   idempotencyKeyChars: 255,
   idempotencyWindowMs: 24 * HOUR_MS,

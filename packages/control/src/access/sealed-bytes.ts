@@ -8,6 +8,8 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 /** First byte of sealed bytes: the version of their format. */
 const FORM = 1;
+/** By so much sealed bytes are longer than what they hold. */
+export const SEALED_OVERHEAD_BYTES = 1 + NONCE_BYTES + TAG_BYTES;
 
 /** `context` names the place of the value, for example its row and column. */
 export function sealBytes(key: Buffer, context: string, bytes: Buffer): Buffer {
@@ -19,7 +21,7 @@ export function sealBytes(key: Buffer, context: string, bytes: Buffer): Buffer {
 
 /** Throws if the bytes were sealed with another key or context, or changed since. The error contains nothing of them. */
 export function openSealed(key: Buffer, context: string, sealed: Buffer): Buffer {
-  if (sealed[0] !== FORM || sealed.length < 1 + NONCE_BYTES + TAG_BYTES)
+  if (sealed[0] !== FORM || sealed.length < SEALED_OVERHEAD_BYTES)
     throw new Error("sealed bytes are not in a form that this release knows");
   const nonce = sealed.subarray(1, 1 + NONCE_BYTES);
   const tag = sealed.subarray(-TAG_BYTES);

@@ -26,18 +26,23 @@ export function stateOf({ revoked_at, is_expired }: ConnectionRow): ConnectionSt
   return is_expired ? "expired" : "active";
 }
 
-/** A session's row, as far as it says whether it ever had a Connection. */
+/** A session's row, as far as it says whether its record shows Connections. */
 interface MayBeBound {
   id: string;
+  state: string;
   bound_hosts: string[] | null;
 }
 
-/** Reads the Connections that the records of these sessions show: undefined for a session that never had one. */
+/**
+ * Reads the Connections that the records of these sessions show: undefined for a session that never had one. The record of an
+ * ended session shows none.
+ */
 export async function readShownConnections(
   db: Queries,
   sessions: readonly MayBeBound[],
 ): Promise<(session: MayBeBound) => ConnectionStatus[] | undefined> {
-  const bound = sessions.filter(({ bound_hosts }) => bound_hosts !== null).map(({ id }) => id);
+  const isShown = ({ bound_hosts, state }: MayBeBound) => bound_hosts !== null && state !== "destroyed";
+  const bound = sessions.filter(isShown).map(({ id }) => id);
   const rows = Map.groupBy(await listConnections(db, bound), ({ session_id }) => session_id);
   return ({ id, bound_hosts }) => (bound_hosts === null ? undefined : (rows.get(id) ?? []).map(toStatus));
 }

@@ -23,6 +23,7 @@ import type { ConnectionDeps } from "./deps.ts";
 import { dataKeyOf, metaOf, remainingOf, requireUsable } from "./rules.ts";
 import { sealConnection } from "./seal.ts";
 import { insertConnections } from "./store.ts";
+import { checkTotals } from "./totals.ts";
 
 /** Writes the Connections of a session that is being made, in the transaction that makes it. */
 export async function insertAtCreate(
@@ -98,7 +99,9 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
   const { name, host } = connection;
   const desired = await saveBoundNetwork(tx, session, boundHostColumns(host));
   if (!desired) return undefined;
-  refuseConflict(await listConnections(tx, [session.id]), connection);
+  const present = await listConnections(tx, [session.id]);
+  refuseConflict(present, connection);
+  checkTotals(present, connection);
   const owner: Owner = session;
   const sealed = sealConnection(key, owner, connection, desired.connections_version);
   const [row] = await insertConnections(tx, session.id, [sealed]);

@@ -3,6 +3,7 @@ import { LIMITS, type ParsedConnectionCreate } from "@vivarium/contract/api";
 import type { OwnHosts, StoredPolicy } from "../egress/entry.ts";
 import { invalidField } from "../http/validation.ts";
 import { hostOf, isCovered } from "./origin.ts";
+import { checkTotals } from "./totals.ts";
 
 const DEFAULT_TTL_S = 3_600;
 
@@ -52,13 +53,15 @@ export function checkConnections(
   against: Against,
 ): NewConnection[] {
   const checked = bodies.map((body, index) => checkConnection(body, against, `connections[${index}].`));
-  for (const [index, { name, host }] of checked.entries()) {
+  for (const [index, one] of checked.entries()) {
+    const { name, host } = one;
     const earlier = checked.slice(0, index);
     const at = `connections[${index}]`;
-    if (earlier.some((one) => one.name === name))
+    if (earlier.some((known) => known.name === name))
       throw invalidField(`${at}.name`, "must differ from the names of the other Connections");
-    if (earlier.some((one) => one.host === host))
+    if (earlier.some((known) => known.host === host))
       throw invalidField(`${at}.origin`, "must differ from the origins of the other Connections");
+    checkTotals(earlier, one, `${at}.`);
   }
   return checked;
 }

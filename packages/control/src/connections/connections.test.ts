@@ -115,6 +115,8 @@ describe("a create with Connections", () => {
     [{ allow: { paths: ["/a/../b"] } }, "allow.paths[0]"],
     [{ allow: { paths: ["/a%2fb"] } }, "allow.paths[0]"],
     [{ allow: { paths: ["/a?b"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/%c0%ae%c0%ae/b"] } }, "allow.paths[0]"],
+    [{ allow: { paths: ["/a%e4b"] } }, "allow.paths[0]"],
     [{ allow: { paths: ["/a//b"] } }, "allow.paths[0]"],
     [{ authentication: { type: "bearer", secret: "" } }, "authentication.secret"],
     [{ authentication: { type: "bearer", secret: " s" } }, "authentication.secret"],
@@ -124,6 +126,14 @@ describe("a create with Connections", () => {
     [{ authentication: { type: "header", secret: "s", header_name: "host" } }, "authentication.header_name"],
     [
       { authentication: { type: "header", secret: "s", header_name: "Sec-Fetch" } },
+      "authentication.header_name",
+    ],
+    [
+      { authentication: { type: "header", secret: "s", header_name: "X.Forwarded_For" } },
+      "authentication.header_name",
+    ],
+    [
+      { authentication: { type: "header", secret: "s", header_name: "_Content_Length" } },
       "authentication.header_name",
     ],
     [{ ttl_seconds: 0 }, "ttl_seconds"],

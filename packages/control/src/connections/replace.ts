@@ -16,6 +16,7 @@ import type { ConnectionDeps } from "./deps.ts";
 import { connectionNotFound, dataKeyOf, metaOf, remainingOf, requireUsable } from "./rules.ts";
 import { sealConnection } from "./seal.ts";
 import { raiseVersion, replaceConnectionRow } from "./store.ts";
+import { checkTotals } from "./totals.ts";
 
 /** The new credential is used from the answer on, and requests under the old one are cut. */
 export async function replaceConnection(
@@ -66,6 +67,8 @@ async function store(
   return await deps.db.transaction().execute(async (tx) => {
     const generation = (await raiseVersion(tx, id))?.connections_version;
     if (generation === undefined) throw wasRevoked(known.name);
+    const others = (await listConnections(tx, [id])).filter(({ name }) => name !== known.name);
+    checkTotals(others, connection);
     const sealed = sealConnection(key, session, connection, generation);
     const row = await replaceConnectionRow(tx, known, sealed);
     if (!row) throw wasRevoked(known.name);

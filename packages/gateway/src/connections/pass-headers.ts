@@ -35,7 +35,7 @@ export function headersForOrigin(
 
 function mayPass(name: string, injected: string): boolean {
   if (name === canonical(injected) || OVERRIDES.has(name) || OWN.has(name)) return false;
-  return !OVERRIDE_PREFIXES.some((prefix) => name.startsWith(prefix));
+  return !OVERRIDE_PREFIXES.some((prefix) => `${name}-`.startsWith(prefix));
 }
 
 /** HTTP/2 may part a cookie header, HTTP/1.1 may not (RFC 9113 8.2.3). */
