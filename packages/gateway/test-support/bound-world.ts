@@ -148,14 +148,15 @@ export async function startBoundWorld(
   {
     protocols = "both",
     limits,
+    moreRoots = [],
     log = createLog("gateway-test", "silent"),
-  }: { protocols?: "http1" | "both"; limits?: Partial<Limits>; log?: Log } = {},
+  }: { protocols?: "http1" | "both"; limits?: Partial<Limits>; moreRoots?: string[]; log?: Log } = {},
 ): Promise<BoundWorld> {
   const roots = await makeAuthority({ name: "test roots", notAfter: new Date(Date.now() + 2 * DAY_MS) });
   const ca = await makeAuthority({ name: "session authority", notAfter: new Date(Date.now() + 2 * DAY_MS) });
   const origin = new TestOrigin(await signServer(roots, { host: HOST, lifeMs: DAY_MS }), protocols);
   const port = await origin.start(`${prefix}.80`);
-  const interceptor = { roots: createSecureContext({ ca: roots.certificatePem }), limits };
+  const interceptor = { roots: createSecureContext({ ca: [roots.certificatePem, ...moreRoots] }), limits };
   const world = await startWorld(prefix, { http: port, tls: port }, log, { interceptor });
   world.names.script = (name) => [a(name, `${prefix}.80`)];
   await world.apply({ first: deny(HOST, "other.example", "x.example") });

@@ -14,6 +14,7 @@ import {
   SECRET,
   startBoundWorld,
 } from "../../test-support/bound-world.ts";
+import { makeConstrainedAuthority } from "../../test-support/constrained-authority.ts";
 import { captureHello } from "../../test-support/hello.ts";
 import { inTime } from "../../test-support/in-time.ts";
 import { a, deny } from "../../test-support/world.ts";
@@ -32,6 +33,8 @@ const HOSTS = [
   "foreign",
   "expired",
   "misnamed",
+  "outside",
+  "permitted",
   "bare",
   "silent",
   "asking",
@@ -73,7 +76,11 @@ const pair = ({ certificatePem, keyPem }: { certificatePem: string; keyPem: stri
 });
 
 beforeAll(async () => {
-  world = await startBoundWorld(PREFIX, { limits: { handshakeMs: 1_000, answerMs: 1_500 } });
+  const constrained = makeConstrainedAuthority(nameOf("permitted"));
+  world = await startBoundWorld(PREFIX, {
+    limits: { handshakeMs: 1_000, answerMs: 1_500 },
+    moreRoots: [constrained.certificatePem],
+  });
   world.names.script = (name) => [a(name, addressOf(name.split(".")[0] ?? ""))];
   await world.apply({ first: deny("*.api.example", "api.example") });
   const sign = (host: string, lifeMs = DAY_MS) => signServer(world.roots, { host, lifeMs });
@@ -86,6 +93,10 @@ beforeAll(async () => {
   );
   await listen("expired", tlsServer(pair(await sign(nameOf("expired"), 60_000)), answer));
   await listen("misnamed", tlsServer(pair(await sign("other.api.example")), answer));
+  // Of a trusted authority, which may not sign this name.
+  const ofConstrained = (kind: string) => signServer(constrained, { host: nameOf(kind), lifeMs: DAY_MS });
+  await listen("outside", tlsServer(pair(await ofConstrained("outside")), answer));
+  await listen("permitted", tlsServer(pair(await ofConstrained("permitted")), answer));
   await listen(
     "bare",
     createTcp((socket) => void socket.end(ANSWER)),
@@ -136,13 +147,16 @@ const playing = (bytes: string) => {
 };
 
 describe("an origin that does not prove to be the host gets nothing of the credential:", () => {
-  test.each(["self-signed", "foreign", "expired", "misnamed", "bare", "silent"])("%s", async (kind) => {
-    const reply = await ask(kind);
-    expect(reply.status).toBe(502);
-    expect(JSON.parse(reply.body)).toMatchObject({ code: "connection_upstream" });
-    expect(connections).toBe(1);
-    expect(received).toBe("");
-  });
+  test.each([...["self-signed", "foreign", "expired", "misnamed", "outside", "bare", "silent"]])(
+    "%s",
+    async (kind) => {
+      const reply = await ask(kind);
+      expect(reply.status).toBe(502);
+      expect(JSON.parse(reply.body)).toMatchObject({ code: "connection_upstream" });
+      expect(connections).toBe(1);
+      expect(received).toBe("");
+    },
+  );
 
   test("whatever the environment says about verification", async () => {
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
@@ -152,6 +166,21 @@ describe("an origin that does not prove to be the host gets nothing of the crede
     } finally {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     }
+  });
+
+  test("also for a guest with HTTP/2", async () => {
+    for (const kind of ["expired", "outside", "misnamed"]) {
+      const session = await world.session2of(nameOf(kind));
+      expect((await ask2(session, { ":authority": nameOf(kind) })).status).toBe(502);
+      session.destroy();
+    }
+    expect(connections).toBe(3);
+    expect(received).toBe("");
+  });
+
+  test("and one whose authority may sign its name gets it", async () => {
+    expect(await ask("permitted")).toMatchObject({ status: 200, body: "ok" });
+    expect(received).toContain(`Authorization: Bearer ${SECRET}`);
   });
 
   test("and one that does gets it", async () => {

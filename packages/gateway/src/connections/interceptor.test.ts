@@ -236,7 +236,12 @@ describe("a guest's own copy of the header", () => {
 test("headers that name another method, path, client or proxy are dropped, others pass", async () => {
   const dropped = {
     ...{ "X-HTTP-Method-Override": "DELETE", x_http_method_override: "DELETE", "X-Original-URL": "/admin" },
-    ...{ "X.HTTP.Method.Override": "DELETE", "X.Forwarded.Host": "a.example", X_Rewrite_Url_: "/admin", Proxy: "x" },
+    ...{
+      "X.HTTP.Method.Override": "DELETE",
+      "X.Forwarded.Host": "a.example",
+      X_Rewrite_Url_: "/admin",
+      Proxy: "x",
+    },
     ...{
       Forwarded: "for=1",
       "X-Forwarded-For": "1.2.3.4",
