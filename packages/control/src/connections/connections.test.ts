@@ -164,7 +164,7 @@ describe("a create with Connections", () => {
         body: { connections: [connection()], egress: { mode: "deny", allow } },
       });
     for (const allow of [[], ["example.com"], ["api.example.com:80"], ["*.api.example.com"]])
-      expect((await create(allow)).body.error).toMatch(/^connections\[0\]\.origin: must be allowed/);
+      expect(String((await create(allow)).body.error)).toMatch(/^connections\[0\]\.origin: must be allowed/);
     for (const allow of [["api.example.com"], ["*.example.com"], ["api.example.com:443"]])
       expect((await create(allow)).status).toBe(200);
   });
