@@ -6,6 +6,24 @@ const CONTROL = "packages/control/src";
 
 export const credentials: Defence[] = [
   {
+    row: "C6.2",
+    off: "that a session's Connections are its own",
+    edits: [
+      {
+        file: `${CONNECTIONS}/bound-connections.ts`,
+        text: "return this.#sessions.get(sessionId)?.origins.get(host);",
+        instead: "return [...this.#sessions.values()].map(({ origins }) => origins.get(host)).find(Boolean);",
+      },
+      {
+        file: `${CONNECTIONS}/bound-connections.ts`,
+        text: 'if (!session) throw new Error("the session has no Connections any more");',
+        instead: "if (!session) return await [...this.#sessions.values()][0]!.leaves.contextFor(host);",
+      },
+    ],
+    file: `${CONNECTIONS}/interceptor.test.ts`,
+    test: "another session at the same host sees the origin's own certificate, and its requests have no credential",
+  },
+  {
     row: "C-10",
     off: "that a request is for the host of its connection",
     edits: [

@@ -321,7 +321,9 @@ describe("only the bound origin of this session is intercepted:", () => {
     await world.apply({ first: deny(HOST, "other.example", "x.example"), second: deny(HOST) });
     const [, second] = world.hosts;
     await expect(world.open({ host: second })).rejects.toThrow();
-    const socket = await world.open({ host: second, ca: world.roots.certificatePem });
+    const opening = world.open({ host: second, ca: world.roots.certificatePem });
+    await expect(opening).resolves.toBeDefined();
+    const socket = await opening;
     expect((await askOver(socket, "/a")).status).toBe(200);
     expect(valuesIn(world.origin.received[0] as never, "authorization")).toEqual([]);
     socket.destroy();
