@@ -40,12 +40,12 @@ export const LIMITS = {
   connectionsPerSession: 16,
   connectionTtlS: 86_400,
   connectionSecretChars: 8_192,
-  /** Of one session: each takes the gateway fifty bytes a character. */
+  /** A session's together: each character takes the gateway about fifty bytes. */
   connectionSecretsChars: 32_768,
   connectionMethods: 16,
   connectionPaths: 64,
   connectionPathChars: 1_024,
-  /** Of one session: its record shows them. */
+  /** A session's together: its record shows them. */
   connectionPathsChars: 65_536,
 
   idempotencyKeyChars: 255,

@@ -32,7 +32,7 @@ export function checkTotals(others: readonly Counted[], added: NewConnection, at
   });
 }
 
-/** One that was revoked has no secret any more. */
+/** Characters of the secret. A Connection that was revoked has none any more. */
 function secretChars(of: Counted): number {
   if ("secret" in of) return of.secret.length;
   return of.sealed === null ? 0 : of.sealed.length - SEALED_OVERHEAD_BYTES;

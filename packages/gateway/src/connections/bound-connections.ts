@@ -22,7 +22,7 @@ interface BoundSession {
 
 export class BoundConnections {
   readonly #sessions = new Map<string, BoundSession>();
-  /** Of all sessions, for the search of answers. */
+  /** All sessions share them, for the search of answers. */
   readonly #turns = new Turns();
   #leasedUntil = Number.NEGATIVE_INFINITY;
 

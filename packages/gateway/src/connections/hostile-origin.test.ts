@@ -93,7 +93,7 @@ beforeAll(async () => {
   );
   await listen("expired", tlsServer(pair(await sign(nameOf("expired"), 60_000)), answer));
   await listen("misnamed", tlsServer(pair(await sign("other.api.example")), answer));
-  // Of a trusted authority, which may not sign this name.
+  // The authority is trusted, and may not sign the name of the first one.
   const ofConstrained = (kind: string) => signServer(constrained, { host: nameOf(kind), lifeMs: DAY_MS });
   await listen("outside", tlsServer(pair(await ofConstrained("outside")), answer));
   await listen("permitted", tlsServer(pair(await ofConstrained("permitted")), answer));

@@ -6,7 +6,7 @@
  */
 
 const NONE = 0;
-/** What is known of a state. */
+/** Marks of a state. */
 const IS_END = 1;
 const BEGINS_CHAIN = 2;
 const PARTS = 4;

@@ -30,7 +30,7 @@ export type EndState = ConnectionTombstone["state"];
 
 export class Origin {
   readonly host: string;
-  /** Of its session. */
+  /** The share of its session. */
   readonly share: SessionShare;
   #name: string;
   #generation = 0;

@@ -1,5 +1,5 @@
 /**
- * Shares the gateway's one thread among sessions: work that waits is done piece by piece, and sessions take turns, however
+ * Shares the gateway's one thread among sessions: work that waits is done in small pieces, and sessions take turns, however
  * many pieces each of them has.
  */
 
