@@ -60,6 +60,7 @@ beforeAll(async () => {
 });
 
 beforeEach(() => {
+  world.bound.renewLease();
   for (const { received } of [world.origin, other, evil]) received.length = 0;
   other.connections = evil.connections = plain.length = 0;
 });

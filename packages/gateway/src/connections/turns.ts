@@ -1,6 +1,6 @@
 /**
- * Shares the gateway's one thread among sessions: work that waits is done in small pieces, and sessions take turns, however
- * many pieces each of them has.
+ * Shares the gateway's one thread among sessions: work that waits is done in small pieces, one of each session after the
+ * other, however many pieces each of them has.
  */
 
 /** Work of one turn of the event loop, in bytes that are searched: some milliseconds, whatever the bytes are. */
