@@ -14,13 +14,15 @@ describe("a reference", () => {
     ["index.docker.io/owner/app:1", "docker.io/owner/app:1"],
     ["registry-1.docker.io/debian", "docker.io/library/debian:latest"],
     ["library/debian", "docker.io/library/debian:latest"],
-    ["ghcr.io/Owner".toLowerCase(), "ghcr.io/owner:latest"],
+    ["ghcr.io/owner", "ghcr.io/owner:latest"],
     ["GHCR.io/owner/app", "ghcr.io/owner/app:latest"],
     ["localhost/app", "localhost/app:latest"],
     ["localhost:5000/app:v1", "localhost:5000/app:v1"],
     ["registry.example.com:5000/a/b/c:V1.2_3-x", "registry.example.com:5000/a/b/c:V1.2_3-x"],
     ["registry.example.com:443/a", "registry.example.com/a:latest"],
     ["europe-west1-docker.pkg.dev/project/repo/app", "europe-west1-docker.pkg.dev/project/repo/app:latest"],
+    ["LocalHost/app", "localhost/app:latest"],
+    ["intranet:443/app", "intranet:443/app:latest"],
     ["10.1.2.3/app", "10.1.2.3/app:latest"],
     [`debian@${DIGEST}`, `docker.io/library/debian@${DIGEST}`],
     [`debian:13@${DIGEST}`, `docker.io/library/debian:13@${DIGEST}`],
@@ -47,6 +49,7 @@ describe("a reference", () => {
     [`debian@md5:${"0".repeat(32)}`, "has no digest after its @"],
     ["Debian", "has capital letters in its path"],
     ["ghcr.io/Owner/app", "has capital letters in its path"],
+    ["Owner/app", "has capital letters in its path"],
     ["ghcr.io/", "has no path"],
     ["ghcr.io//app", "has a malformed path"],
     ["ghcr.io/app/", "has a malformed path"],
@@ -64,6 +67,7 @@ describe("a reference", () => {
     ["ghcr.io./app", "has a malformed host"],
     [".ghcr.io/app", "has a malformed host"],
     ["[::1]:5000/app", "has a malformed host"],
+    ["user@10.0.0.1/app", "has a user"],
     ["0x7f.1/app", "has a malformed host"],
     ["127.1/app", "has a malformed host"],
     ["10.1.2.03/app", "has a malformed host"],
@@ -72,9 +76,9 @@ describe("a reference", () => {
     ["debian\n", "has spaces or characters outside of ASCII"],
     ["dëbian", "has spaces or characters outside of ASCII"],
     ["a".repeat(256), "has a path of more than 255 characters"],
-    ["a".repeat(2000), "is longer than 1024 characters"],
+    [`ghcr.io/${"a/".repeat(600)}a`, "is longer than 1024 characters"],
     ["0123456789abcdef".repeat(4), "is a bare digest"],
-  ])("%j is refused", (text, why) => {
+  ])("%.60j is refused", (text, why) => {
     const error = errorOf(() => parseReference(text));
     expect(error).toMatchObject({ code: "bad_reference" });
     expect(error?.message).toContain(why);

@@ -56,11 +56,15 @@ export function parseReference(text: string): Reference {
 function splitRegistry(named: string, refuse: (why: string) => Error): { registry: string; rest: string } {
   const slash = named.indexOf("/");
   const first = named.slice(0, Math.max(slash, 0));
-  const isRegistry = /[.:A-Z[\]]/.test(first) || first === "localhost";
+  const isRegistry = isUnmistakable(first);
   if (!isRegistry) return { registry: DOCKER_HUB, rest: named };
   const registry = normalRegistry(first);
   if (registry === undefined) throw refuse("has a malformed host");
   return { registry, rest: named.slice(slash + 1) };
+}
+
+function isUnmistakable(registry: string): boolean {
+  return /[.:]/.test(registry) || registry.toLowerCase() === "localhost";
 }
 
 function checkRepository(repository: string, refuse: (why: string) => Error): void {
@@ -80,7 +84,8 @@ function checkRepository(repository: string, refuse: (why: string) => Error): vo
 export function normalRegistry(text: string): string | undefined {
   const [host = "", port, ...more] = text.toLowerCase().split(":");
   if (more.length > 0 || (port !== undefined && !isPort(port)) || !isHost(host)) return undefined;
-  const registry = port === undefined || port === "443" ? host : `${host}:${port}`;
+  const isDefault = port === undefined || (port === "443" && isUnmistakable(host));
+  const registry = isDefault ? host : `${host}:${port}`;
   return HUB_NAMES.includes(registry) ? DOCKER_HUB : registry;
 }
 

@@ -22,6 +22,8 @@ export function failureOfStatus(answer: Answer, who: string): RegistryError {
 
 /** Seconds, or a date. Undefined for anything else. */
 export function readRetryAfter(value = "", now = Date.now()): number | undefined {
-  const ms = /^\d{1,9}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now;
+  const isDate = /^[A-Z][a-z]{2}, /.test(value);
+  if (!isDate && !/^\d{1,9}$/.test(value)) return undefined;
+  const ms = isDate ? Date.parse(value) - now : Number(value) * 1000;
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), MAX_RETRY_AFTER_MS);
 }

@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import { createServer } from "node:https";
 import { type AddressInfo, connect } from "node:net";
-import { createSecureContext, type TLSSocket } from "node:tls";
+import { createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
 import { type KeyPair, makeAuthority, signServer } from "@vivarium/kit/certificates";
 import type { Dial } from "../src/dial.ts";
 
@@ -22,34 +22,43 @@ export interface SeenRequest {
 
 const DAY_MS = 24 * 3_600_000;
 
+/** Made once for all stand-ins of a test file: keys take time. */
+let authority: Promise<KeyPair> | undefined;
+const contexts = new Map<string, Promise<SecureContext>>();
+
+function theAuthority(): Promise<KeyPair> {
+  authority ??= makeAuthority({ name: "Stand-in", notAfter: new Date(Date.now() + DAY_MS) });
+  return authority;
+}
+
+async function makeContext(host: string): Promise<SecureContext> {
+  const { certificatePem, keyPem } = await signServer(await theAuthority(), { host, lifeMs: DAY_MS });
+  return createSecureContext({ cert: certificatePem, key: keyPem });
+}
+
 export class StandIn implements AsyncDisposable {
   /** The authority of all certificates, PEM. */
   readonly ca: string;
   readonly requests: SeenRequest[] = [];
   /** `host:port` of every connection that was wanted. */
   readonly dialled: string[] = [];
-  readonly #authority: KeyPair;
   readonly #hosts = new Map<string, RequestListener>();
   readonly #secure: Server;
   readonly #plain: Server;
 
   static async start(): Promise<StandIn> {
-    const standIn = new StandIn(
-      await makeAuthority({ name: "Stand-in", notAfter: new Date(Date.now() + DAY_MS) }),
-    );
+    const standIn = new StandIn((await theAuthority()).certificatePem);
     for (const server of [standIn.#secure, standIn.#plain])
       await once(server.listen(0, "127.0.0.1"), "listening");
     return standIn;
   }
 
-  private constructor(authority: KeyPair) {
-    this.#authority = authority;
-    this.ca = authority.certificatePem;
-    const contexts = new Map<string, Promise<ReturnType<typeof createSecureContext>>>();
+  private constructor(ca: string) {
+    this.ca = ca;
     this.#secure = createServer(
       {
         SNICallback: (host, done) => {
-          const made = contexts.get(host) ?? this.#contextOf(host);
+          const made = contexts.get(host) ?? makeContext(host);
           contexts.set(host, made);
           made.then((context) => done(null, context), done);
         },
@@ -87,11 +96,6 @@ export class StandIn implements AsyncDisposable {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     }
-  }
-
-  async #contextOf(host: string) {
-    const { certificatePem, keyPem } = await signServer(this.#authority, { host, lifeMs: DAY_MS });
-    return createSecureContext({ cert: certificatePem, key: keyPem });
   }
 
   #answer(host: string, request: IncomingMessage, response: Parameters<RequestListener>[1]): void {
