@@ -31,7 +31,7 @@ function readHeader(header: string): Challenge[] {
   };
   for (;;) {
     const current = challenges.at(-1);
-    // A parameter and a scheme begin alike: the equals sign tells them apart.
+    // A parameter and a scheme begin alike: the equals sign makes the difference.
     const parameter = current && take(PARAMETER);
     if (current && parameter) {
       const [, name = "", quoted, plain] = parameter;

@@ -41,7 +41,7 @@ describe("a manifest", () => {
     ["of schema 3", manifestOf({ schemaVersion: 3 }), "invalid_image"],
     ["that says another type than its server", manifestOf({ mediaType: TYPES.index }), "invalid_image"],
     [
-      "of an artifact",
+      "of something else than an image",
       manifestOf({ config: { ...layerOf({})[0], mediaType: "application/vnd.oci.empty.v1+json" } }),
       "unsupported_media_type",
     ],

@@ -10,6 +10,7 @@ import { makeImage, REPOSITORY, sendBytes, serveImage } from "../test-support/im
 import { failureOfPull, pull, QUICK_LIMITS, REGISTRY, withDirectory } from "../test-support/pull.ts";
 import { StandIn } from "../test-support/stand-in.ts";
 import { dialPublic } from "./dial.ts";
+import type { Progress } from "./progress.ts";
 import type { RegistryError } from "./registry-error.ts";
 
 const CONTENT = randomBytes(2_000_000);
@@ -210,6 +211,14 @@ describe("a layer", () => {
       await expect(pull(standIn, directory)).rejects.toMatchObject({ code });
       expect(await readdir(directory)).not.toContain(FILE);
     });
+  });
+
+  test("that does not end is cut at its size", async () => {
+    serveLayer((_, response) => void response.writeHead(200).end(Buffer.concat([CONTENT, CONTENT, CONTENT])));
+    const seen: number[] = [];
+    const onProgress = ({ bytes }: Progress) => seen.push(bytes.done);
+    expect(await failureOfPull(standIn, { onProgress })).toMatchObject({ code: "bad_digest" });
+    expect(Math.max(...seen)).toBeLessThanOrEqual(CONTENT.length);
   });
 
   test("that never makes progress is asked for a bounded number of times", async () => {

@@ -32,12 +32,12 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const DISCARD_BYTES = 64 * 1024;
 
 export class HttpClient {
-  readonly #agent: Agent;
+  readonly #connections: Agent;
   readonly #limits: PullLimits;
 
   constructor({ dial, ca, limits }: HttpOptions) {
     this.#limits = limits;
-    this.#agent = new Agent({
+    this.#connections = new Agent({
       allowH2: false,
       pipelining: 1,
       connections: limits.concurrency + 1,
@@ -60,7 +60,7 @@ export class HttpClient {
     signal.throwIfAborted();
     try {
       const sent = { ...headers, "accept-encoding": "identity", "user-agent": "vivarium" };
-      const answer = await request(url, { dispatcher: this.#agent, headers: sent, signal });
+      const answer = await request(url, { dispatcher: this.#connections, headers: sent, signal });
       return this.#answer(url, answer, signal);
     } catch (error) {
       signal.throwIfAborted();
@@ -70,7 +70,7 @@ export class HttpClient {
 
   /** Ends all connections. */
   async close(): Promise<void> {
-    await this.#agent.destroy();
+    await this.#connections.destroy();
   }
 
   #answer(url: URL, { statusCode, headers, body }: Dispatcher.ResponseData, signal: AbortSignal): Answer {
@@ -119,7 +119,8 @@ async function open({ dial, ca, isTls, host, port }: Place, signal: AbortSignal)
     socket.destroy();
     if (signal.aborted) throw slow(host);
     const isCertificate = secure.authorizationError !== null && secure.authorizationError !== undefined;
-    const why = isCertificate ? "has no valid certificate" : "does not speak TLS";
+    const code = error instanceof Error && "code" in error ? ` (${error.code})` : "";
+    const why = isCertificate ? `has no valid certificate${code}` : "does not speak TLS";
     throw new RegistryError("unreachable", `${host}:${port} ${why}`, {
       cause: error,
       isTransient: !isCertificate,

@@ -1,4 +1,4 @@
-/** Tells public addresses from those of private networks, of this host, and of the services beside it. */
+/** Separates public addresses from those of private networks, of this host, and of the services beside it. */
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 

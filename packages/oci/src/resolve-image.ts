@@ -27,7 +27,7 @@ export interface Platform {
 export const LINUX_AMD64: Platform = { os: "linux", architecture: "amd64" };
 
 export interface ResolvedImage {
-  /** What the reference points to, an index or a manifest: it names the same image for ever. */
+  /** Digest of the index or manifest to which the reference points: it names the same image for ever. */
   digest: string;
   manifestDigest: string;
   manifest: Manifest;
@@ -88,7 +88,7 @@ async function fetchDocument(
   });
 }
 
-/** Of several entries for the platform the first without a variant: a variant needs more than every such processor has. */
+/** Prefers the first entry for the platform without a variant: a variant needs more than every such processor has. */
 function pickEntry({ manifests }: Index, { os, architecture }: Platform): Descriptor {
   const images = manifests.filter(isImageOrIndex);
   const suitable = images.filter(

@@ -13,7 +13,7 @@ export interface MadeImage {
   blobs: Map<string, Buffer>;
   /** Types of the documents among them. */
   types: Map<string, string>;
-  /** What the tag points to. */
+  /** Digest of the document to which the tag points. */
   top: string;
   manifest: string;
   layers: Blob[];

@@ -1,4 +1,5 @@
 /** Pulls from a stand-in, with short waits. */
+import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,5 +49,5 @@ export async function failureOfPull(
     if (error instanceof RegistryError) return error;
     throw error;
   }
-  throw new Error("the pull did not fail");
+  return assert.fail("the pull did not fail");
 }
