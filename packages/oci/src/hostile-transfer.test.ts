@@ -328,6 +328,16 @@ describe("time", () => {
     });
   });
 
+  test("of a connection that is made is not up when its own is", async () => {
+    const connectMs = 500;
+    serveLayer((_, response) => {
+      response.writeHead(200, whole).write(CONTENT.subarray(0, 1_000));
+      setTimeout(() => response.end(CONTENT.subarray(1_000)), 2 * connectMs);
+    });
+    await withDirectory((directory) => pull(standIn, directory, { limits: { connectMs } }));
+    expect(layerRequests()).toHaveLength(1);
+  });
+
   test("of a connection that is not made is up", async () => {
     const dial = () => new Promise<never>(() => {});
     const error = await failureOfPull(standIn, { dial, limits: { connectMs: 50, retries: 0 } });

@@ -130,11 +130,17 @@ async function open({ dial, ca, isTls, host, port }: Place, signal: AbortSignal)
 
 /** A dial that ignores its signal is given up; a connection that it makes later is closed. */
 async function withinTime(dialled: Promise<Socket>, signal: AbortSignal, host: string): Promise<Socket> {
-  const late = once(signal, "abort").then(() => {
+  const late = Promise.withResolvers<never>();
+  const giveUp = () => {
+    late.reject(slow(host));
     dialled.then((socket) => socket.destroy()).catch(() => undefined);
-    throw slow(host);
-  });
-  return await Promise.race([dialled, late]);
+  };
+  signal.addEventListener("abort", giveUp);
+  try {
+    return await Promise.race([dialled, late.promise]);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
 }
 
 function slow(host: string): RegistryError {
