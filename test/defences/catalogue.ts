@@ -1,11 +1,12 @@
 /**
- * Defences of names, flows, previews and credentials, and how to take each away. Without its defence, the named test beside the code
- * must fail; if it passed, it would not notice an attack.
+ * Defences of names, flows, previews, credentials and pulls of images, and how to take each away. Without its defence, the
+ * named test beside the code must fail; if it passed, it would not notice an attack.
  */
 import { credentials } from "./credentials.ts";
 import type { Defence } from "./defence.ts";
 import { flows } from "./flows.ts";
+import { images } from "./images.ts";
 import { names } from "./names.ts";
 import { previews } from "./previews.ts";
 
-export const DEFENCES: Defence[] = [...names, ...flows, ...previews, ...credentials];
+export const DEFENCES: Defence[] = [...names, ...flows, ...previews, ...credentials, ...images];
