@@ -41,7 +41,7 @@ import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
 import { prepareStore } from "./prepare-store.ts";
-import { KeyedQueue } from "./previews/keyed-queue.ts";
+import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
