@@ -183,7 +183,7 @@ test("the result of a probe of a guest is reported", async () => {
     { status: 200, got: expect.stringContaining('"url":"/echo"') },
   ]);
   const protocols = world.namespace.counted().flatMap((one) => (one.address === host ? [one.protocol] : []));
-  expect(new Set(protocols)).toEqual(new Set(["tcp", "udp", "icmp", "gre"]));
+  expect(new Set(protocols)).toEqual(new Set(["tcp", "udp", "icmp", "47"]));
 });
 
 test("nothing but IPv4 is on its link", () => {
