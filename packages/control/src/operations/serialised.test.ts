@@ -116,4 +116,4 @@ test("a destroy among simultaneous requests wins, and only kept snapshots remain
   }
   await control.destroyAll();
   await expectNothingLeftOver();
-}, 60_000);
+});

@@ -1,5 +1,6 @@
 import { connect, createServer } from "node:net";
 import { pipeline } from "node:stream";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import {
   type Exposed,
@@ -18,7 +19,7 @@ let gateway: Gateway;
 let guest: Guest;
 
 beforeEach(async () => {
-  gateway = await startGateway({ holdMs: 2_000 });
+  gateway = await startGateway({ holdMs: 2_000 * SLOWNESS });
   guest = await startGuest((request, response) => response.end(`awake ${request.url}`));
 });
 
