@@ -284,14 +284,14 @@ test(
     expect([...credentials]).toEqual([`Bearer ${CANARY}-new`]);
     await client.session(guest.id).processes.kill("many");
   },
-  MANY.openMs + 240_000,
+  MANY.openMs + 240_000 * SLOWNESS,
 );
 
 test(
   "while control does not answer, nothing is injected after 20 s, and other traffic continues",
   async () => {
     const tries = (host: string, file: string, more = "") =>
-      `while sleep 1; do curl -sS -m 5 ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
+      `while sleep 1; do curl -sS -m ${5 * SLOWNESS} ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
     await guest.start("bound", tries(API, "/tmp/bound"));
     await guest.start("other", tries(OTHER, "/tmp/other", `--cacert ${CA_FILE}`));
     const last = (file: string) => guest.run(`tail -n 1 ${file}`);
@@ -299,9 +299,9 @@ test(
       expect([await last("/tmp/bound"), await last("/tmp/other")]).toEqual(["200\n", "200\n"]),
     );
     signalPart("control", "SIGSTOP");
-    await new Promise((resolve) => setTimeout(resolve, LEASE_MS + 5_000));
+    await new Promise((resolve) => setTimeout(resolve, LEASE_MS + 5_000 * SLOWNESS));
     await network.world.forget();
-    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    await new Promise((resolve) => setTimeout(resolve, 5_000 * SLOWNESS));
     const requests = await arrived();
     signalPart("control", "SIGCONT");
     expect(requests.filter(([, value]) => value !== undefined)).toEqual([]);
@@ -311,7 +311,7 @@ test(
     await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
     for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
   },
-  180_000 * SLOWNESS,
+  240_000 * SLOWNESS,
 );
 
 test("a revoked Connection ends its open answer, and refuses for good: after a wake and kills as well", async () => {
