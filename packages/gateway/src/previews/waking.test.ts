@@ -70,13 +70,17 @@ describe("a paused preview", () => {
   test("whose wake is refused is 503 with Retry-After, and refusals make no storm of wakes", async () => {
     const preview = expose(gateway, guest, { state: "paused", visibility: "public" });
     const statuses = new Set<number>();
+    const began = performance.now();
     for (let i = 0; i < 50; i++) {
       const reply = await get(gateway, preview.host);
       statuses.add(reply.status);
       expect(reply.headers["retry-after"]).toBe("7");
     }
     expect([...statuses]).toEqual([503]);
-    expect(gateway.wakes).toHaveLength(1);
+    // A refusal is reused for two seconds, and a slow host takes longer for all of them.
+    const most = 1 + Math.floor((performance.now() - began) / 2_000);
+    expect(gateway.wakes.length).toBeGreaterThan(0);
+    expect(gateway.wakes.length).toBeLessThanOrEqual(most);
   });
 
   test.each([
