@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { defineConfig } from "vitest/config";
 import { QUICK } from "./test/quick.ts";
-import { SLOWNESS } from "./test/support/slowness.ts";
 
 // For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
 process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
@@ -33,6 +33,7 @@ const onMachines = (atOnce: number) => ({
   maxWorkers: atOnce,
   testTimeout: 3 * PATIENCE_MS,
   hookTimeout: 3 * PATIENCE_MS,
+  expect: { poll: { timeout: PATIENCE_MS } },
 });
 
 export default defineConfig({
@@ -59,6 +60,7 @@ export default defineConfig({
           // What hangs is ended; how fast something is, a test says itself.
           testTimeout: PATIENCE_MS,
           hookTimeout: PATIENCE_MS,
+          expect: { poll: { timeout: PATIENCE_MS / 2 } },
         },
       },
       {

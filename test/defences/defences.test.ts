@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { beforeAll, expect, inject, test } from "vitest";
 import { DEFENCES } from "./catalogue.ts";
 import type { Defence } from "./defence.ts";
@@ -17,7 +18,7 @@ import { type Job, type Outcome, whyUnnoticed } from "./outcome.ts";
 import { replaceOnce } from "./without.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const PATIENCE_MS = size({ ci: 5, full: 60 }) * 60_000;
+const PATIENCE_MS = size({ ci: 5, full: 60 }) * 60_000 * SLOWNESS;
 /** Starts of vitest side by side, each in a namespace of its own: most of the time their tests wait. */
 const LANES = 2;
 /** Namespaces have their names in a folder that is shared with the host unless something is mounted there. */

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { connect, type Socket as TcpSocket } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, sh, withSession } from "../support/http.ts";
@@ -130,7 +131,7 @@ test("kill -9 of the machine closes its clients, and the session has failed", as
 test.runIf(IS_FULL)(
   "clients that vanish without a word are dropped after 75 s, and have left then",
   {
-    timeout: 300_000,
+    timeout: 300_000 * SLOWNESS,
   },
   async () => {
     await withSession(async (paused) => {

@@ -2,13 +2,14 @@
  * Guests whose root broke the files that the agent writes and reads: they are paused, woken, copied and restored all
  * the same. A guest that really cannot be copied is refused, and loses nothing.
  */
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { KEEP_ITS_NAME, takeOver } from "../support/hostile-guest.ts";
 import { type Answer, ask, client, service, sh, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 
-const LIMIT = { timeout: 600_000 };
+const LIMIT = { timeout: 600_000 * SLOWNESS };
 const DRAW = "python3 -c 'import os; print(os.getrandom(16).hex())'";
 
 let id: string;
@@ -16,7 +17,7 @@ beforeAll(async () => {
   id = (await client.sessions.create()).session_id;
   await client.sessions.waitUntilLive(id);
   await checkpoint(id, "whole");
-}, 120_000);
+}, 120_000 * SLOWNESS);
 afterAll(async () => {
   await ask(`/v1/sessions/${id}`, { method: "DELETE" });
 });

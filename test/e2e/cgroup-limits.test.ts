@@ -6,19 +6,17 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
 import { GIB, MIB } from "@vivarium/kit/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { readProcess } from "../support/host-processes.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { lackOfGroups, MachineGroup } from "../support/machine-group.ts";
 import { POOL } from "../support/service.ts";
-import { SLOWNESS } from "../support/slowness.ts";
 
 const MINUTE_MS = 60_000;
 /** These hosts may be emulated themselves. */
-const SLOW_MS = 5 * MINUTE_MS;
-/** Gigabytes are written. */
-const FILL_MS = Math.min(SLOW_MS * SLOWNESS, 60 * MINUTE_MS);
+const SLOW_MS = Math.min(5 * MINUTE_MS * SLOWNESS, 60 * MINUTE_MS);
 /** How long the file system below the disks takes no write, so that each request of a guest takes a thread. */
 const FROZEN_S = 20;
 /** QEMU's pool for the disk. */
@@ -105,7 +103,7 @@ describe.skipIf(lack !== undefined)(title, () => {
         await expectAnswer(id);
       });
     },
-    SLOW_MS,
+    2 * SLOW_MS,
   );
 
   test(
@@ -120,7 +118,7 @@ describe.skipIf(lack !== undefined)(title, () => {
         await expectAnswer(neighbour);
       });
     },
-    SLOW_MS,
+    2 * SLOW_MS,
   );
 
   test(
@@ -129,14 +127,14 @@ describe.skipIf(lack !== undefined)(title, () => {
       await withGroup(async (id, group) => {
         const mib = (2 * Number(group.read("memory.max"))) / MIB;
         const command = ["python3", "-c", FILL_CACHE, String(Math.min(mib, 4 * (GIB / MIB)))];
-        const filled = await client.sessions.exec(id, { command, timeout_ms: FILL_MS });
+        const filled = await client.sessions.exec(id, { command, timeout_ms: SLOW_MS });
         expect(filled).toMatchObject({ stdout: "done\n", exit_code: 0 });
         expect(group.count("memory.events", "high")).toBeGreaterThan(0);
         expect(group.count("memory.events", "oom_kill")).toBe(0);
         await expectAnswer(id);
       });
     },
-    2 * FILL_MS,
+    2 * SLOW_MS,
   );
 
   test(
@@ -150,7 +148,7 @@ describe.skipIf(lack !== undefined)(title, () => {
         await expectAnswer(neighbour);
       });
     },
-    SLOW_MS,
+    2 * SLOW_MS,
   );
 
   test(
@@ -173,7 +171,7 @@ describe.skipIf(lack !== undefined)(title, () => {
         expect(() => group.read("cgroup.procs")).toThrow("ENOENT");
       });
     },
-    SLOW_MS,
+    2 * SLOW_MS,
   );
 
   test(
@@ -193,7 +191,7 @@ describe.skipIf(lack !== undefined)(title, () => {
         await expectAnswer(id);
       });
     },
-    SLOW_MS,
+    2 * SLOW_MS,
   );
 });
 
@@ -231,7 +229,10 @@ async function mostThreads(group: MachineGroup, work: Promise<unknown>): Promise
 }
 
 async function expectAnswer(id: string): Promise<void> {
-  const answer = await client.sessions.exec(id, { command: ["echo", "here"], timeout_ms: MINUTE_MS });
+  const answer = await client.sessions.exec(id, {
+    command: ["echo", "here"],
+    timeout_ms: MINUTE_MS * SLOWNESS,
+  });
   expect(answer).toMatchObject({ stdout: "here\n", exit_code: 0 });
   expect((await ask("/v1/healthz", { authorization: null })).status).toBe(200);
 }

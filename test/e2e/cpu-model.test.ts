@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, write
 import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client, type Session } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeHostCpu } from "../../packages/node/src/qemu/host-cpu.ts";
@@ -38,11 +39,12 @@ beforeAll(async () => {
   symlinkSync("1", join(imagesDir, "templates/base/current"));
   for (const name of ["root.ext4", "template.json"])
     cpSync(join(IMAGES, "templates/base/current", name), join(version, name), { mode: 2 });
-  expect(await bake(LEVEL)).toMatchObject({ code: 0 });
+  const { code, said } = await bake(LEVEL);
+  expect(code, said).toBe(0);
   own = await startService({ imagesDir });
   client = new Client({ url: own.facts.url, apiKey: own.facts.apiKey, retries: 0 });
   node = nodeCaller(own.facts.nodeSocket);
-}, 400_000);
+}, 400_000 * SLOWNESS);
 afterAll(async () => {
   await own?.stop();
   rmSync(imagesDir, { recursive: true, force: true });

@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -133,14 +134,18 @@ while True:
   });
 });
 
-test("a silent command keeps its stream, by a sign of life every 15 s", async () => {
-  const answer = await stream(sh(`sleep ${SILENT_SECONDS}; exit 4`), (SILENT_SECONDS + 60) * 1000);
-  const text = Buffer.concat(await answer.toArray()).toString();
-  expect(text).toMatch(/^(: hb\n\n)+event: exit\ndata: \{"exit_code":4,"timed_out":false,[^\n]*\n\n$/);
-  expect(text.split(": hb\n\n").length - 1).toBeGreaterThanOrEqual(
-    Math.max(1, Math.floor(SILENT_SECONDS / 15) - 1),
-  );
-}, 1_000_000);
+test(
+  "a silent command keeps its stream, by a sign of life every 15 s",
+  async () => {
+    const answer = await stream(sh(`sleep ${SILENT_SECONDS}; exit 4`), (SILENT_SECONDS + 60) * 1000);
+    const text = Buffer.concat(await answer.toArray()).toString();
+    expect(text).toMatch(/^(: hb\n\n)+event: exit\ndata: \{"exit_code":4,"timed_out":false,[^\n]*\n\n$/);
+    expect(text.split(": hb\n\n").length - 1).toBeGreaterThanOrEqual(
+      Math.max(1, Math.floor(SILENT_SECONDS / 15) - 1),
+    );
+  },
+  1_000_000 * SLOWNESS,
+);
 
 describe("a reader that is slower than the writer", () => {
   async function expectHeldBack(writer: string, read: (seconds: number) => Promise<number>) {

@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { residentBytes } from "../support/host-processes.ts";
 import { ask, client, service } from "../support/http.ts";
@@ -184,7 +185,7 @@ describe("streams", () => {
     setTimeout(() => leaving.abort(), 300);
     await expect(upload).rejects.toThrow();
     await expect
-      .poll(async () => (await get({ op: "list", path: "cut" })).body, { timeout: 10_000 })
+      .poll(async () => (await get({ op: "list", path: "cut" })).body)
       .toEqual({
         entries: ["file"],
       });
@@ -192,7 +193,7 @@ describe("streams", () => {
   });
 
   test(`${LARGE_MIB} MiB go through while memory stays flat in control, node and agent`, {
-    timeout: 1_800_000,
+    timeout: 1_800_000 * SLOWNESS,
   }, async () => {
     const size = LARGE_MIB * MIB;
     const block = randomBytes(MIB);

@@ -2,6 +2,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
@@ -107,7 +108,7 @@ async function expectWaiting(): Promise<void> {
 }
 
 async function output(script: string): Promise<string> {
-  const done = await node.exec(machine, { argv: sh(script), timeout_ms: 100_000 });
+  const done = await node.exec(machine, { argv: sh(script), timeout_ms: 100_000 * SLOWNESS });
   expect(done).toMatchObject({ status: 200, exit: { exit_code: 0 } });
   return done.stdout.toString();
 }

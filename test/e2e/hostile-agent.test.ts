@@ -1,6 +1,7 @@
 /** An agent that root in its guest has replaced: its own session suffers, no other session of the same node does. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -16,7 +17,7 @@ const GROWTH_BYTES = 64 * MIB;
 /** Possible answers to a call of the bad session, besides invented ones; the last one is that of its end. */
 const OWN_TROUBLE = [404, 408, 409, 410, 500, 502, 503, 504];
 /** A correct agent has answered by then. */
-const ANSWERS_WITHIN_MS = 5_000;
+const ANSWERS_WITHIN_MS = 5_000 * SLOWNESS;
 
 let good: string;
 beforeAll(async () => {
@@ -29,7 +30,7 @@ afterAll(() => client.sessions.delete(good));
 async function provoke(id: string, until: AbortSignal): Promise<number[]> {
   const path = `/v1/sessions/${id}`;
   const calls = [
-    () => ask(`${path}/exec`, { body: { command: ["true"], timeout_ms: 3_000 } }),
+    () => ask(`${path}/exec`, { body: { command: ["true"], timeout_ms: 3_000 * SLOWNESS } }),
     () => ask(`${path}/files?path=a`),
     () => ask(`${path}/files`, { method: "PUT", body: { path: "a", content: "a" } }),
     () => ask(`${path}/processes`),
@@ -65,7 +66,7 @@ async function useNormally(id: string): Promise<number> {
 
 test.each(Object.entries(MANNERS) as [Manner, string][])(
   "one of %s, which %s",
-  { timeout: 400_000 },
+  { timeout: 400_000 * SLOWNESS },
   async (manner) => {
     await withSession(async (bad) => {
       const alone = await useNormally(good);
@@ -74,7 +75,7 @@ test.each(Object.entries(MANNERS) as [Manner, string][])(
       await client.sessions.exec(bad, { command: takeOver(manner) });
       await eventually(async () => {
         const call = ask(`/v1/sessions/${bad}/exec`, {
-          body: { command: ["echo", "mine"], timeout_ms: 3_000 },
+          body: { command: ["echo", "mine"], timeout_ms: 3_000 * SLOWNESS },
         });
         const answer = await Promise.race([call, sleep(ANSWERS_WITHIN_MS, undefined)]);
         expect(answer?.body.stdout).not.toBe("mine\n");

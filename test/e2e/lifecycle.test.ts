@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client, type SessionRecord } from "@vivarium/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { raiseCeiling } from "../support/database.ts";
@@ -32,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => own?.stop());
 
 async function run(id: string, script: string): Promise<string> {
-  const done = await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 });
+  const done = await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 * SLOWNESS });
   expect(done, script).toMatchObject({ exit_code: 0 });
   return done.stdout;
 }

@@ -1,6 +1,7 @@
 /** Files of a session against a process inside it that swaps links as fast as it can. */
 
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, test } from "vitest";
 import { FOOLED_READER, LINK_SWAPPER } from "../support/guest-programs.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
@@ -26,7 +27,7 @@ const PICTURE =
   "cd /home/sandbox; find . -printf '%p %y %m %U %s %T@ %C@\\n' | sort; cat outside/f outside/*/f";
 
 test(`${OPERATIONS} operations against a process that swaps links neither read nor change anything outside`, {
-  timeout: 1_800_000,
+  timeout: 1_800_000 * SLOWNESS,
 }, async () => {
   await withSession(async (id) => {
     const run = async (script: string) =>

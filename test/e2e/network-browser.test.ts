@@ -1,4 +1,5 @@
 /** A real browser, and a development server in a session: a change appears on the page at once, through the preview. */
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBrowser } from "../support/browser.ts";
@@ -29,29 +30,34 @@ const connected = Promise.withResolvers<void>();
 
 const write = (path: string, text: string) => network.client.session(guest.id).files.write(path, text);
 
-beforeAll(async () => {
-  network = await startNetwork();
-  browser = await startBrowser();
-  guest = await network.guest();
-  const { files } = network.client.session(guest.id);
-  await files.upload("modules.tar.gz", new Uint8Array(packModules(["vite"])));
-  for (const [path, text] of Object.entries(FILES)) await write(path, text);
-  await guest.run("tar -C /workspace/app -xzf /workspace/modules.tar.gz");
-  await guest.start("vite", "cd /workspace/app && exec node node_modules/vite/bin/vite.js");
-  const { body } = await network.ask(`/v1/sessions/${guest.id}/expose`, { body: { port: PORT } });
-  previewUrl = String(body.preview_url);
-  page = await (await browser.newContext()).newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
-  page.on("console", (message) => {
-    if (message.text().includes("[vite] connected")) connected.resolve();
-  });
-}, PATIENCE_MS * 3);
+beforeAll(
+  async () => {
+    network = await startNetwork();
+    browser = await startBrowser();
+    guest = await network.guest();
+    const { files } = network.client.session(guest.id);
+    await files.upload("modules.tar.gz", new Uint8Array(packModules(["vite"])));
+    for (const [path, text] of Object.entries(FILES)) await write(path, text);
+    await guest.run("tar -C /workspace/app -xzf /workspace/modules.tar.gz");
+    await guest.start("vite", "cd /workspace/app && exec node node_modules/vite/bin/vite.js");
+    const { body } = await network.ask(`/v1/sessions/${guest.id}/expose`, { body: { port: PORT } });
+    previewUrl = String(body.preview_url);
+    page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(PATIENCE_MS * SLOWNESS);
+    page.on("console", (message) => {
+      if (message.text().includes("[vite] connected")) connected.resolve();
+    });
+  },
+  3 * PATIENCE_MS * SLOWNESS,
+);
 afterAll(async () => {
   await browser?.close();
   await network?.close();
 });
 
-test("its page opens, and the address bar has no token", { timeout: PATIENCE_MS * 2 }, async () => {
+test("its page opens, and the address bar has no token", {
+  timeout: 2 * PATIENCE_MS * SLOWNESS,
+}, async () => {
   await eventually(async () => {
     const answer = await page.goto(previewUrl);
     expect(answer?.status()).toBe(200);
@@ -61,7 +67,9 @@ test("its page opens, and the address bar has no token", { timeout: PATIENCE_MS 
   expect(await page.evaluate("document.cookie")).toBe("");
 });
 
-test("a changed module is shown without reloading the page", { timeout: PATIENCE_MS * 2 }, async () => {
+test("a changed module is shown without reloading the page", {
+  timeout: 2 * PATIENCE_MS * SLOWNESS,
+}, async () => {
   await connected.promise;
   await page.evaluate("window.isSamePage = true");
   await write("app/word.js", `export const word = "after";`);

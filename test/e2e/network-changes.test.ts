@@ -4,6 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
@@ -136,7 +137,7 @@ describe("a policy outlives", () => {
     expect([packetsAt(PUBLIC.second), packetsAt(PUBLIC.bulk), packetsAt(PUBLIC.denied)]).toEqual([0, 0, 0]);
   }
 
-  test("pause, fork, checkpoint, restore and restarts", { timeout: 8 * 60_000 }, async () => {
+  test("pause, fork, checkpoint, restore and restarts", { timeout: 8 * 60_000 * SLOWNESS }, async () => {
     const { client, facts } = network;
     const guest = await network.guest({ egress: { mode: "deny", allow: [KEPT] } });
     const of = (id: string) => new Guest(client, id);
@@ -203,7 +204,7 @@ describe("the daily cap", () => {
   };
 
   test("cuts after exactly so many bytes, for every protocol, and nothing but a new day or cap lifts it", {
-    timeout: 6 * 60_000,
+    timeout: 6 * 60_000 * SLOWNESS,
   }, async () => {
     const guest = await network.guest({ egress_cap_bytes: CAP });
     await network.world.forget();
@@ -257,7 +258,9 @@ describe("a guest that wants too much", () => {
   const hostFlows = () => Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_count", "utf8"));
   const hostLimit = () => Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_max", "utf8"));
 
-  test("gets so many connections, and neighbours are served as before", { timeout: 6 * 60_000 }, async () => {
+  test("gets so many connections, and neighbours are served as before", {
+    timeout: 6 * 60_000 * SLOWNESS,
+  }, async () => {
     const greedy = await network.guest();
     const neighbour = await network.guest({ egress: { mode: "deny", allow: [KEPT] } });
     await network.world.forget();
@@ -292,7 +295,7 @@ time.sleep(10)`;
 
 describe("the cap of an organisation", () => {
   test("pauses its sessions once it is reached, and a higher one lets them run again", {
-    timeout: 6 * 60_000,
+    timeout: 6 * 60_000 * SLOWNESS,
   }, async () => {
     const setCap = async (bytes: number | null) =>
       (await network.ask("/v1/org/egress-cap", { method: "PUT", body: { cap_bytes: bytes } })).status;

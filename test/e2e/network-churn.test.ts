@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { slotNumbers } from "../support/machine-traces.ts";
@@ -76,7 +77,7 @@ async function many(count: number): Promise<void> {
 }
 
 test(`${MACHINES} machines leave no namespace, link, rule, connection or descriptor`, {
-  timeout: size({ ci: 6, full: 180 }) * MINUTE_MS,
+  timeout: size({ ci: 6, full: 180 }) * MINUTE_MS * SLOWNESS,
 }, async () => {
   await many(AT_ONCE);
   const ready = await eventually(() => {

@@ -4,6 +4,7 @@
  */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
@@ -126,7 +127,7 @@ print(sent)`;
 });
 
 test(`${TURNS} answers that turn private in between lead to no private host`, {
-  timeout: 300_000,
+  timeout: 300_000 * SLOWNESS,
 }, async () => {
   await network.world.forget();
   const visit = `

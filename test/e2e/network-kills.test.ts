@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { captureHello } from "../../packages/gateway/test-support/hello.ts";
 import { nftIn } from "../../packages/node/src/host/netns.ts";
@@ -30,7 +31,7 @@ import { addWorldTo } from "../support/world/namespace.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
-const MINUTE_MS = 60_000;
+const MINUTE_MS = 60_000 * SLOWNESS;
 const DEATHS_IN_NAMESPACES = size({ ci: 10, full: 100 });
 const DEATHS = size({ ci: 2, full: 100 });
 const CHANGES = size({ ci: 2, full: 5 });
@@ -215,7 +216,7 @@ while True:
     await guest.start("canary", "exec python3 /workspace/canary.py");
     for (let round = 0; round < DEATHS; round++) {
       process.kill(servicePid(facts, "gateway"), "SIGKILL");
-      await eventually(reach, MINUTE_MS);
+      await eventually(reach, 60_000);
     }
     for (let round = 0; round < CHANGES; round++) {
       await network.allow(guest, "deny", []);

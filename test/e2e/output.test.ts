@@ -1,6 +1,7 @@
 /** Output of commands in a real machine: whole, in order, cut at the documented limits, and never kept as a whole. */
 import { createHash } from "node:crypto";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -57,7 +58,7 @@ describe("streamed output", () => {
   });
 
   test(`of ${LARGE_MB} MB arrives whole while the server's memory stays flat`, {
-    timeout: 600_000,
+    timeout: 600_000 * SLOWNESS,
   }, async () => {
     const line = "The quick brown fox jumps over the lazy dog, 0123456789.".repeat(18);
     const bytes = LARGE_MB * 1000 * 1000;

@@ -1,6 +1,7 @@
 /** Named processes (docs/spec/processes.md), each rule against a real machine. */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
@@ -76,7 +77,7 @@ describe("end", () => {
   });
 
   test("a process that ignores SIGTERM is killed with its grandchildren: 137", {
-    timeout: 120_000,
+    timeout: 120_000 * SLOWNESS,
   }, async () => {
     await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
     await eventually(async () => {
@@ -104,7 +105,7 @@ describe("logs", () => {
   });
 
   test(`of ${LARGE_MIB} MiB the last 4 MiB are read, and the last 10 MiB survive`, {
-    timeout: 600_000,
+    timeout: 600_000 * SLOWNESS,
   }, async () => {
     await start("much", `head -c ${LARGE_MIB}M /dev/zero | tr '\\0' x; echo; echo end`);
     await untilExited("much", id, 300_000);
@@ -140,7 +141,7 @@ describe("logs", () => {
 });
 
 describe("the life of the session", () => {
-  test("processes continue after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
+  test("processes continue after a pause, a wake and in forks", { timeout: 300_000 * SLOWNESS }, async () => {
     await withSession(async (session) => {
       const { body: before } = await start(
         "count",
@@ -163,7 +164,7 @@ describe("the life of the session", () => {
 
   test.each(["node", "control"] as const)(
     "a kill -9 of %s leaves them running, and nothing is missing in their logs",
-    { timeout: 300_000 },
+    { timeout: 300_000 * SLOWNESS },
     async (daemon) => {
       const name = `through-${daemon}`;
       const script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done";
@@ -190,7 +191,7 @@ describe("the life of the session", () => {
     },
   );
 
-  test("keep_alive keeps the session awake until it ends", { timeout: 300_000 }, async () => {
+  test("keep_alive keeps the session awake until it ends", { timeout: 300_000 * SLOWNESS }, async () => {
     await withSession(
       async (session) => {
         const state = async () => (await ask(`/v1/sessions/${session}`)).body.state;

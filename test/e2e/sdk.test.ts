@@ -68,7 +68,7 @@ describe("files", () => {
     }
     const upload = files.upload("half", endless(), { signal: abort.signal });
     await expect(upload).rejects.toMatchObject({ name: "AbortError" });
-    await expect.poll(() => files.list(), { timeout: 20_000 }).toEqual({ entries: [] });
+    await expect.poll(() => files.list()).toEqual({ entries: [] });
   });
 });
 

@@ -66,7 +66,7 @@ async function stateOf(session: string) {
 async function expectWhole(session: string): Promise<void> {
   const { n = 0, ...before } = await stateOf(session);
   expect(before).toEqual({ memory: SUM, file: SUM });
-  await expect.poll(async () => (await stateOf(session)).n, { timeout: 60_000 }).toBeGreaterThan(n);
+  await expect.poll(async () => (await stateOf(session)).n).toBeGreaterThan(n);
 }
 
 async function post(path: string, body?: object) {

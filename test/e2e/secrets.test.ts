@@ -30,7 +30,7 @@ test("commands, processes and terminals have a session's secrets, and its record
   expect((await client.sessions.exec(id, { command: sh(script) })).stdout).toBe(sum);
   const { processes } = client.session(id);
   await processes.start({ name: "prints", command: sh(`${script}; sleep 1000`) });
-  await expect.poll(async () => (await processes.logs("prints")).stdout, { timeout: 30_000 }).toBe(sum);
+  await expect.poll(async () => (await processes.logs("prints")).stdout).toBe(sum);
   const terminal = await openTerminal(id);
   terminal.type(`${script}\n`);
   await terminal.shows(new RegExp(sum.slice(0, 64)));
@@ -43,7 +43,7 @@ test("commands, processes and terminals have a session's secrets, and its record
 test("no file of the service and no process's arguments or environment contains a secret", async () => {
   await client.sessions.exec(id, { command: ["true", CANARY] });
   // Entries are written in batches.
-  await expect.poll(async () => JSON.stringify(await readAudit()), { timeout: 30_000 }).toContain("[secret]");
+  await expect.poll(async () => JSON.stringify(await readAudit())).toContain("[secret]");
   const found = await filesWith([CANARY, PLAIN, id]);
   expect(found.filter(({ text }) => text !== id)).toEqual([]);
   expect(processesWith(CANARY)).toEqual([]);

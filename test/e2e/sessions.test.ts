@@ -1,5 +1,6 @@
 import { release } from "node:os";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { raiseCeiling } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -98,7 +99,7 @@ describe(`${AT_ONCE} sessions at once`, () => {
         ids.map((id) =>
           client.sessions.exec(id, {
             command: sh(`echo ${id} > mine; cat mine /etc/machine-id /proc/sys/kernel/random/uuid; hostname`),
-            timeout_ms: 120_000,
+            timeout_ms: 120_000 * SLOWNESS,
           }),
         ),
       );

@@ -3,6 +3,7 @@
  * the pause of their machine. Everything else is tested beside `packages/control/src/terminals`.
  */
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -130,7 +131,7 @@ describe("a terminal", () => {
   });
 
   test("whose client does not read blocks its program instead of filling memory", {
-    timeout: 300_000,
+    timeout: 300_000 * SLOWNESS,
   }, async () => {
     const control = servicePid(service, "control");
     const script = "i=0; while :; do i=$((i+1)); echo $i > /workspace/count; head -c 65536 /dev/zero; done";

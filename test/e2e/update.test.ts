@@ -8,6 +8,7 @@ import { chmod, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client } from "@vivarium/sdk";
 import pg from "pg";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
@@ -31,7 +32,7 @@ beforeAll(async () => {
   await chmod(folder, 0o755);
   first = await makeCopy(ROOT, join(folder, "copies"));
   schema = (await readdir(join(first.path, MIGRATIONS))).filter((name) => name.endsWith(".sql")).length;
-}, 120_000);
+}, 120_000 * SLOWNESS);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 /** A version with one more migration than another one. */
@@ -49,7 +50,7 @@ async function versionAfter(root: string, name: string, number: number, sql: str
 async function vivOf(root: string, ...argv: string[]): Promise<{ code: number; text: string }> {
   const main = join(root, "packages/cli/src/main.ts");
   const env = { PATH: process.env.PATH, HOME: folder, VIV_WARM_MACHINES: "0" };
-  return await run(process.execPath, [main, ...argv], { env, timeout: 100_000 }).then(
+  return await run(process.execPath, [main, ...argv], { env, timeout: 100_000 * SLOWNESS }).then(
     ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr }),
     ({ code, stdout, stderr }) => ({ code, text: stdout + stderr }),
   );
@@ -100,61 +101,71 @@ async function makeSessions(facts: ServiceFacts) {
   return { live, paused, attached, terminal, shell };
 }
 
-test("sessions continue under the next version, which migrates once; one that fails changes nothing; and there is a way back", async () => {
-  const next = await versionAfter(first.path, "next", schema + 1, "alter table orgs add column motto text;");
-  const failing = await versionAfter(
-    next,
-    "failing",
-    schema + 2,
-    "update orgs set motto = 'lost'; select 1 / 0;",
-  );
-  let service: Service = await startService({ root: first.path });
-  onTestFinished(() => service.stop());
-  const { dataDir } = service.facts;
-  const made = await makeSessions(service.facts);
-  const machines = [made.live, made.attached].map((id) => machinePid(dataDir, id));
-  await down(service.facts);
-  expect(await made.terminal.closed).not.toBe(1000);
+test(
+  "sessions continue under the next version, which migrates once; one that fails changes nothing; and there is a way back",
+  async () => {
+    const next = await versionAfter(
+      first.path,
+      "next",
+      schema + 1,
+      "alter table orgs add column motto text;",
+    );
+    const failing = await versionAfter(
+      next,
+      "failing",
+      schema + 2,
+      "update orgs set motto = 'lost'; select 1 / 0;",
+    );
+    let service: Service = await startService({ root: first.path });
+    onTestFinished(() => service.stop());
+    const { dataDir } = service.facts;
+    const made = await makeSessions(service.facts);
+    const machines = [made.live, made.attached].map((id) => machinePid(dataDir, id));
+    await down(service.facts);
+    expect(await made.terminal.closed).not.toBe(1000);
 
-  service = await startService({ root: next, dataDir });
-  const rowsFiles = async () =>
-    (await readdir(join(dataDir, "control"))).filter((name) => name.startsWith("rows-"));
-  expect(await rowsFiles()).toEqual([expect.stringMatching(new RegExp(`^rows-0*${schema}-`))]);
-  const applied = `select number, applied_at from schema_migrations where number > ${schema}`;
-  const once = await query(dataDir, applied);
-  expect(JSON.parse(once)).toHaveLength(1);
-  expect([made.live, made.attached].map((id) => machinePid(dataDir, id))).toEqual(machines);
-  const count = async () => Number(await inGuest(service.facts, made.live, "cat /dev/shm/count"));
-  const seen = await count();
-  await eventually(async () => expect(await count()).toBeGreaterThan(seen));
-  expect(await inGuest(service.facts, made.paused, "cat /dev/shm/note")).toBe(`${made.paused}\n`);
-  const again = await openTerminal(made.attached, "?terminal=main", service.facts);
-  again.type("echo still-$mine-$$-\n");
-  await again.shows(new RegExp(`still-there-${made.shell.slice(4)}`));
-  await again.close();
+    service = await startService({ root: next, dataDir });
+    const rowsFiles = async () =>
+      (await readdir(join(dataDir, "control"))).filter((name) => name.startsWith("rows-"));
+    expect(await rowsFiles()).toEqual([expect.stringMatching(new RegExp(`^rows-0*${schema}-`))]);
+    const applied = `select number, applied_at from schema_migrations where number > ${schema}`;
+    const once = await query(dataDir, applied);
+    expect(JSON.parse(once)).toHaveLength(1);
+    expect([made.live, made.attached].map((id) => machinePid(dataDir, id))).toEqual(machines);
+    const count = async () => Number(await inGuest(service.facts, made.live, "cat /dev/shm/count"));
+    const seen = await count();
+    await eventually(async () => expect(await count()).toBeGreaterThan(seen));
+    expect(await inGuest(service.facts, made.paused, "cat /dev/shm/note")).toBe(`${made.paused}\n`);
+    const again = await openTerminal(made.attached, "?terminal=main", service.facts);
+    again.type("echo still-$mine-$$-\n");
+    await again.shows(new RegExp(`still-there-${made.shell.slice(4)}`));
+    await again.close();
 
-  const rows = () => query(dataDir, "select id, name, motto, created_at from orgs order by id");
-  const before = await rows();
-  await down(service.facts);
-  const failed = await failingUp(failing, service.facts);
-  expect(failed).toMatchObject({ code: 1, text: expect.stringContaining("division by zero") });
-  const refused = await failingUp(first.path, service.facts);
-  expect(refused).toMatchObject({
-    code: 1,
-    text: expect.stringContaining(`the database has schema ${schema + 1}`),
-  });
+    const rows = () => query(dataDir, "select id, name, motto, created_at from orgs order by id");
+    const before = await rows();
+    await down(service.facts);
+    const failed = await failingUp(failing, service.facts);
+    expect(failed).toMatchObject({ code: 1, text: expect.stringContaining("division by zero") });
+    const refused = await failingUp(first.path, service.facts);
+    expect(refused).toMatchObject({
+      code: 1,
+      text: expect.stringContaining(`the database has schema ${schema + 1}`),
+    });
 
-  service = await startService({ root: next, dataDir });
-  expect([await rows(), await query(dataDir, applied)]).toEqual([before, once]);
-  expect(await count()).toBeGreaterThan(seen);
-  await down(service.facts);
-  const [saved = ""] = (await rowsFiles()).filter((name) => name.includes(`${schema}-`));
-  const file = join(dataDir, "control", saved);
-  expect(await vivOf(first.path, "restore-backup", "--data-dir", dataDir, "--force", file)).toMatchObject({
-    code: 0,
-  });
-  service = await startService({ root: first.path, dataDir });
-  expect(await inGuest(service.facts, made.paused, "cat /dev/shm/note")).toBe(`${made.paused}\n`);
-  expect(await count()).toBeGreaterThan(seen);
-  for (const id of [made.live, made.paused, made.attached]) await clientOf(service.facts).sessions.delete(id);
-}, 240_000);
+    service = await startService({ root: next, dataDir });
+    expect([await rows(), await query(dataDir, applied)]).toEqual([before, once]);
+    expect(await count()).toBeGreaterThan(seen);
+    await down(service.facts);
+    const [saved = ""] = (await rowsFiles()).filter((name) => name.includes(`${schema}-`));
+    const file = join(dataDir, "control", saved);
+    expect(await vivOf(first.path, "restore-backup", "--data-dir", dataDir, "--force", file)).toMatchObject({
+      code: 0,
+    });
+    service = await startService({ root: first.path, dataDir });
+    expect(await inGuest(service.facts, made.paused, "cat /dev/shm/note")).toBe(`${made.paused}\n`);
+    expect(await count()).toBeGreaterThan(seen);
+    for (const id of [made.live, made.paused, made.attached])
+      await clientOf(service.facts).sessions.delete(id);
+  },
+  240_000 * SLOWNESS,
+);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { encodeFrame, encodeList, FileWritten, FRAME, readyLine } from "@vivarium/contract/guest";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { guestCall } from "../../packages/node/src/guest/calls.ts";
 import { openChannel } from "../../packages/node/src/guest/channel.ts";
@@ -166,7 +167,7 @@ test("ports that hold anything before they are ready", { timeout: TIME_LIMIT_MS 
     );
     agent.hostility.garbage = () => Buffer.concat(pieces);
     agent.hostility.answersHello = random.below(3) > 0;
-    const opened = openChannel(agent.socketPath, 5_000);
+    const opened = openChannel(agent.socketPath, 5_000 * SLOWNESS);
     if (agent.hostility.answersHello) (await opened).destroy();
     else await expect(opened).rejects.toThrow("the agent port closed");
   });
@@ -190,7 +191,7 @@ test.each([
   ["empty data", () => h2Frame(TYPE.data, 0, 1, NOTHING)],
 ])(
   "a flood of %s ends its own call and harms no other machine",
-  { timeout: 60_000 },
+  { timeout: 60_000 * SLOWNESS },
   async (_title, frame) => {
     const flood = Buffer.concat(Array.from({ length: 4_000 }, (_, i) => frame(i)));
     const head = (id: number) => h2Frame(TYPE.headers, FLAG.endHeaders, id, STATUS_200);

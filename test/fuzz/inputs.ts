@@ -5,6 +5,7 @@
 import { AssertionError } from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { type Random, randomFrom } from "../chaos/random.ts";
 
 const TIMES = Number(process.env.VIV_FUZZ ?? size({ ci: 0.1, full: 1 }));
@@ -48,4 +49,4 @@ export async function forEachInput(
   }
 }
 
-export const TIME_LIMIT_MS = 120_000 * Math.max(1, TIMES);
+export const TIME_LIMIT_MS = 120_000 * SLOWNESS * Math.max(1, TIMES);

@@ -1,7 +1,10 @@
 /** The checks of a host as users have it, in their order: each check finds the host as the one before left it. */
+import { readdirSync } from "node:fs";
+import path from "node:path";
 import type { Finished, Host, HostDisks } from "./host.ts";
 import { cutPowerOften } from "./power-cuts.ts";
 
+const PACKAGES = readdirSync(path.join(import.meta.dirname, "../../packages")).toSorted();
 const MINUTE_MS = 60_000;
 const RELEASED = "/var/tmp/vivarium-released";
 const UNIT_FILE = "/etc/systemd/system/vivarium.service";
@@ -90,6 +93,15 @@ const e2e = (name: string, minutes: number): Check => ({
   },
 });
 
+/** In parts, so that a death of the emulated host costs one of them, and parts can run by themselves. */
+const unit = (name: string, folder: string): Check => ({
+  name: `unit-${name}`,
+  shows: `the tests without machines in ${folder} pass`,
+  async run({ command }) {
+    await command(`scripts/in-own-network ${vitest("unit", [folder])}`, 240);
+  },
+});
+
 export const CHECKS: Check[] = [
   {
     name: "first-command",
@@ -172,13 +184,8 @@ export const CHECKS: Check[] = [
       await command("./viv down && ! systemctl is-active vivarium-machines.service", 10);
     },
   },
-  {
-    name: "unit",
-    shows: "the tests without machines pass",
-    async run({ command }) {
-      await command(`scripts/in-own-network ${vitest("unit", [])}`, 240);
-    },
-  },
+  ...PACKAGES.map((name) => unit(name, `packages/${name}/`)),
+  unit("test", "test/"),
   e2e("jail", 40),
   e2e("sessions", 40),
   e2e("lifecycle", 90),

@@ -5,9 +5,9 @@
  */
 import { rm } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { readProcess } from "./host-processes.ts";
 import { killMachines, machineTraces } from "./machine-traces.ts";
-import { SLOWNESS } from "./slowness.ts";
 
 const STOP_LIMIT_MS = 45_000 * SLOWNESS;
 

@@ -1,5 +1,5 @@
 import { sleep } from "@vivarium/kit/clock";
-import { SLOWNESS } from "./slowness.ts";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 
 /** Milliseconds that one check counts for at most: a process that was suspended has not waited that long. */
 const CHECK_MS = 250;

@@ -1,6 +1,9 @@
 /** Reads processes of this host from /proc, so that tests need not trust the service. */
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
+/** Flag of a process in the kernel. */
+const PF_KTHREAD = 0x20_00_00;
+
 export interface HostProcess {
   pid: number;
   ppid: number;
@@ -26,6 +29,17 @@ export function readProcess(pid: number): HostProcess | undefined {
     };
   } catch {
     return undefined;
+  }
+}
+
+/** Whether it is a thread of the kernel: it has no program, and ends with what it serves. */
+export function isKernelThread(pid: number): boolean {
+  try {
+    // The fields after the name, which may contain anything: state, parent, ... flags.
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
+    return (Number(fields[6]) & PF_KTHREAD) !== 0;
+  } catch {
+    return false;
   }
 }
 

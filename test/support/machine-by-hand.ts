@@ -5,12 +5,12 @@
 import { spawn } from "node:child_process";
 import { constants, copyFile, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { AgentClient } from "../../packages/node/src/guest/client.ts";
 import { run } from "../../packages/node/src/host/run.ts";
 import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
 import { devicesOf, type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
-import { SLOWNESS } from "./slowness.ts";
 
 const START_LIMIT_MS = 30_000 * SLOWNESS;
 

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isKernelThread } from "./host-processes.ts";
 import { machinePid } from "./machine-traces.ts";
 
 const ROOT = "/sys/fs/cgroup";
@@ -39,8 +40,10 @@ export class MachineGroup {
     return Number(new RegExp(`^${name} (\\d+)$`, "m").exec(this.read(file))?.[1]);
   }
 
+  /** Without threads of the kernel: KVM has one per machine on some versions of Linux, in the group of its QEMU. */
   get pids(): number[] {
-    return this.read("cgroup.procs").split("\n").filter(Boolean).map(Number);
+    const all = this.read("cgroup.procs").split("\n").filter(Boolean).map(Number);
+    return all.filter((pid) => !isKernelThread(pid));
   }
 
   /** Number of threads of QEMU. */

@@ -9,13 +9,13 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import type { TestProject } from "vitest/node";
 import { endWithMe } from "./end-with-me.ts";
 import { eventually } from "./eventually.ts";
 import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
 import { killMachines, type MachineTraces, machineTraces } from "./machine-traces.ts";
-import { SLOWNESS } from "./slowness.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 export const POOL = join(process.env.VIV_DATA_DIR ?? "/var/lib/vivarium", "pool");

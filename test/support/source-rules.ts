@@ -69,6 +69,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   dashboard: ["sdk"],
 };
 
+/** Tests of every package may import it. */
+const TOOLS_OF_TESTS = "@vivarium/kit/test-support/";
+
 const PLAIN_TABLES = /^@vivarium\/contract\/api\/(errors|limits|states|ids)$/;
 const TABLE_FILE = /^packages\/contract\/src\/(api|node)\/(errors|limits|states)\.ts$/;
 const ENTRIES = /^(main|bake)\.ts$/;
@@ -112,6 +115,7 @@ export const SOURCE_RULES: SourceRule[] = [
     check: (source) => {
       const own = packageOf(source.path);
       return forImports(source, ({ from }) => {
+        if (isTest(source.path) && from.startsWith(TOOLS_OF_TESTS)) return false;
         const other = ownPackage(from);
         return other !== undefined && other !== own && !(MAY_IMPORT[own] ?? []).includes(other);
       });
@@ -120,6 +124,8 @@ export const SOURCE_RULES: SourceRule[] = [
       { path: "packages/control/src/a.ts", text: `import { start } from "@vivarium/node/main";` },
       { path: "packages/node/src/a.ts", text: `const x = await import("@vivarium/control/main");` },
       { path: "packages/kit/src/a.ts", text: `import type { X } from "@vivarium/contract/api";` },
+      { path: "packages/sdk/src/a.test.ts", text: `import { sleep } from "@vivarium/kit/clock";` },
+      { path: "packages/sdk/src/a.ts", text: `import { x } from "@vivarium/kit/test-support/x";` },
     ],
   },
   {

@@ -2,6 +2,7 @@
 
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
+import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import type { Log } from "@vivarium/kit/log";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
@@ -41,7 +42,6 @@ import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
 import { prepareStore } from "./prepare-store.ts";
-import { KeyedQueue } from "./previews/keyed-queue.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";

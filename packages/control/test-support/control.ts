@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { FakeNode } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import pg from "pg";
 import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
 import { loadPepper } from "../src/access/pepper.ts";
@@ -197,7 +198,7 @@ export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_0
     try {
       return await check();
     } catch (error) {
-      if (waited > withinMs) throw error;
+      if (waited > withinMs * SLOWNESS) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
     waited += Math.min(performance.now() - began, MAX_CHECK_MS);

@@ -4,6 +4,7 @@ import { type AddressInfo, connect } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expose, type Gateway, startGateway } from "../test-support/previews.ts";
 import { a, deny, startWorld, type World } from "../test-support/world.ts";
@@ -16,7 +17,7 @@ const ROUNDS = 10;
 const answer: RequestListener = async (message, response) => {
   if (message.url === "/no") {
     response.writeHead(413, { "content-length": 3, connection: "close" }).end("big");
-    return void setTimeout(() => message.socket.destroy(), 50);
+    return void setTimeout(() => message.socket.destroy(), 50 * SLOWNESS);
   }
   const { length } = await buffer(message);
   if (message.method === "GET") response.writeHead(200, { "content-length": LONG.length }).end(LONG);
@@ -24,7 +25,8 @@ const answer: RequestListener = async (message, response) => {
 };
 
 async function listening(address: string): Promise<Server> {
-  const server = createServer(answer);
+  // On a slow host a connection may be unused for longer than the usual five seconds.
+  const server = createServer({ keepAliveTimeout: 0 }, answer);
   await new Promise<void>((resolve) => server.listen(0, address, resolve));
   return server;
 }

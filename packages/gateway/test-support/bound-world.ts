@@ -68,6 +68,8 @@ export class TestOrigin {
       this.sockets.add(socket);
       socket.on("error", () => {}).once("close", () => this.sockets.delete(socket));
     });
+    // On a slow host a connection may be unused for longer than the usual five seconds.
+    Object.assign(this.server, { keepAliveTimeout: 0 });
     this.server.on("sessionError", () => {}).on("tlsClientError", () => {});
   }
 

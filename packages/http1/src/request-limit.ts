@@ -1,4 +1,4 @@
-/** A limit on requests in flight per key. Requests beyond it wait in line for up to `WAIT_MS`. */
+/** A limit on requests in flight per key. Requests beyond it wait in line for a while. */
 const MAX_IN_FLIGHT = 256;
 const WAIT_MS = 10_000;
 
@@ -9,13 +9,18 @@ interface Line {
 
 export class RequestLimit {
   readonly #lines = new Map<string, Line>();
+  readonly #waitMs: number;
+
+  constructor(waitMs = WAIT_MS) {
+    this.#waitMs = waitMs;
+  }
 
   /** Takes a slot. Resolves to the function that gives it back, or to undefined when none became free in time. */
   async take(key: string): Promise<(() => void) | undefined> {
     const line = this.#lines.get(key) ?? { taken: 0, waiting: new Set() };
     this.#lines.set(key, line);
     if (line.taken >= MAX_IN_FLIGHT) {
-      if (!(await isNext(line))) return undefined;
+      if (!(await isNext(line, this.#waitMs))) return undefined;
     } else line.taken++;
     return () => this.#giveBack(key, line);
   }
@@ -29,7 +34,7 @@ export class RequestLimit {
   }
 }
 
-function isNext(line: Line): Promise<boolean> {
+function isNext(line: Line, waitMs: number): Promise<boolean> {
   return new Promise((resolve) => {
     const leave = (isTaken: boolean) => {
       clearTimeout(timer);
@@ -37,7 +42,7 @@ function isNext(line: Line): Promise<boolean> {
       resolve(isTaken);
     };
     const next = () => leave(true);
-    const timer = setTimeout(() => leave(false), WAIT_MS);
+    const timer = setTimeout(() => leave(false), waitMs);
     line.waiting.add(next);
   });
 }

@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { createLog, type Log } from "@vivarium/kit/log";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { forward } from "../src/forward.ts";
 import { listenGuarded } from "../src/guarded-server.ts";
 import { type Header, headerPairs, withoutHopByHop } from "../src/headers.ts";
@@ -78,7 +79,7 @@ function refuse(response: ServerResponse, status: number): void {
 export async function exchange(port: number, bytes: string): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   const heard: Buffer[] = [];
-  const late = setTimeout(() => socket.destroy(new Error("late")), 15_000);
+  const late = setTimeout(() => socket.destroy(new Error("late")), 15_000 * SLOWNESS);
   const error = await new Promise<Error | undefined>((resolve) => {
     socket.on("data", (chunk) => heard.push(chunk)).once("error", resolve);
     socket.once("close", () => resolve(undefined)).write(bytes, "latin1");

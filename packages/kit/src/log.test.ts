@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, onTestFinished, test } from "vitest";
 
 const MODULE = path.join(import.meta.dirname, "log.ts");
@@ -19,7 +20,8 @@ process.stderr.write("alive");
 async function logInto(file: string): Promise<string> {
   const script = 'exec "$0" --input-type=module --eval "$1" > "$2"';
   const argv = ["-c", script, process.execPath, PROGRAM, file];
-  return (await promisify(execFile)("sh", argv, { timeout: 20_000, killSignal: "SIGKILL" })).stderr;
+  return (await promisify(execFile)("sh", argv, { timeout: 20_000 * SLOWNESS, killSignal: "SIGKILL" }))
+    .stderr;
 }
 
 test("a disk that is full costs lines, not the process", async () => {

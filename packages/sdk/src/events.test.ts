@@ -166,7 +166,7 @@ test("leaving the loop closes the connection", async () => {
     sends(frame(event(1)))(response, () => undefined);
   });
   await take(client.events.follow(), 1);
-  await expect.poll(() => isClosed, { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => isClosed).toBe(true);
 });
 
 test("leaving the loop leaves no timer behind that keeps the program from ending", async () => {
@@ -178,7 +178,7 @@ test("leaving the loop leaves no timer behind that keeps the program from ending
   const watches = started.mock.results.filter((_, i) => started.mock.calls[i]?.[1] === 45_000);
   expect(watches.length).toBeGreaterThan(0);
   const isEnded = ({ value }: { value: unknown }) => ended.mock.calls.some(([timer]) => timer === value);
-  await expect.poll(() => watches.every(isEnded), { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => watches.every(isEnded)).toBe(true);
 });
 
 test("kept events come page after page", async () => {

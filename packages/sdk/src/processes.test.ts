@@ -1,3 +1,4 @@
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, test } from "vitest";
 import { bodyOf, json, serve } from "../test-support/server.ts";
 
@@ -90,7 +91,7 @@ test("an error event, and an end without eof, are errors that differ", async () 
 
 test("waitForExit follows the log to its end and returns how the process ended", async () => {
   const { session } = await serveLog("event: stdout\ndata: aGk=\n\nevent: eof\ndata: \n\n");
-  expect(await session.processes.waitForExit("web", { timeoutMs: 10_000 })).toEqual(exited);
+  expect(await session.processes.waitForExit("web", { timeoutMs: 10_000 * SLOWNESS })).toEqual(exited);
 });
 
 test.each([2 ** 31, 2 ** 40, Number.POSITIVE_INFINITY])(

@@ -27,8 +27,12 @@ table netdev strange {
   }
 }`;
 
+/** Protocols by number: nft's own names are those of the host's /etc/protocols, which some hosts lack. */
+const PROTOCOLS: Record<string, string> = { 1: "icmp", 6: "tcp", 17: "udp" };
+
 export interface Counted {
   address: string;
+  /** `icmp`, `tcp`, `udp`, or the number of another protocol. */
   protocol: string;
   /** Only for TCP and UDP. */
   port?: number;
@@ -86,7 +90,8 @@ export function addWorldTo(name: string, link: string): WorldNamespace {
 function countIn(name: string, link: string): Omit<WorldNamespace, "remove"> {
   const nft = (input: string) =>
     execFileSync("nsenter", [`--net=/run/netns/${name}`, "nft", "-f", "-"], { input, stdio: "pipe" });
-  const list = (set: string) => readElements(inside(name, "nft", "-j", "list", "set", "inet", "seen", set));
+  const list = (set: string) =>
+    readElements(inside(name, "nft", "-j", "--numeric-protocol", "list", "set", "inet", "seen", set));
   nft(counters(link));
   return {
     name,
@@ -131,7 +136,7 @@ function readElements(json: string): Counted[] {
   }[];
   return elements.map(({ elem: { val, counter } }) => {
     const [address, protocol, port] = val.concat;
-    const place = { address: String(address), protocol: String(protocol) };
+    const place = { address: String(address), protocol: PROTOCOLS[`${protocol}`] ?? String(protocol) };
     return { ...place, ...(port !== undefined && { port: Number(port) }), ...counter };
   });
 }

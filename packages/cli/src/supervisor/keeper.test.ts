@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Keeper } from "./keeper.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
@@ -13,7 +14,7 @@ beforeEach(async () => {
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
 const env = { PATH: process.env.PATH ?? "" };
-const start = (script: string, limitMs = 5000) =>
+const start = (script: string, limitMs = 5000 * SLOWNESS) =>
   startProcess(["sh", "-c", script], {
     env,
     cwd: "/",
@@ -40,7 +41,7 @@ test("starts a killed process again and stops it for good on request", async () 
   });
   await keeper.start(wanted);
   process.kill(launched[0]?.pid ?? 0, "SIGKILL");
-  await vi.waitFor(() => expect(launched).toHaveLength(2), 10_000);
+  await expect.poll(() => launched).toHaveLength(2);
   expect(reports).toEqual(["thing ended (killed by SIGKILL); starting it again in 0.2 s"]);
   await keeper.stop();
   expect(identify(launched[1]?.pid ?? 0)).toBeUndefined();
@@ -52,7 +53,7 @@ test("waits longer after each early death, and a failing launch counts as one", 
     throw new Error("no disk");
   });
   void keeper.start(wanted);
-  await vi.waitFor(() => expect(reports).toHaveLength(3), 10_000);
+  await expect.poll(() => reports).toHaveLength(3);
   expect(reports.map((report) => report.match(/[\d.]+ s/)?.[0])).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
   expect(reports[0]).toContain("no disk");
   expect(keeper.recentDeaths).toBe(3);
@@ -69,7 +70,7 @@ test("a launch that fails after a long time counts as an early death, also after
     throw new Error("no disk");
   });
   await keeper.start(wanted);
-  await vi.waitFor(() => expect(reports).toHaveLength(3), 10_000);
+  await expect.poll(() => reports).toHaveLength(3);
   expect(keeper.recentDeaths).toBe(3);
   await keeper.stop();
   now.mockRestore();
@@ -96,12 +97,12 @@ test("gives up a process that cannot be started, or is no longer wanted", async 
   expect(seen?.aborted).toBe(false);
   await slow.stop();
   expect(seen?.aborted).toBe(true);
-}, 30_000);
+});
 
 test("a process that ignores the request to stop is killed after its time", async () => {
   const running = start("trap '' TERM; echo ready; while :; do sleep 0.1; done", 300);
   const said = () => readFile(path.join(dir, "out.log"), "utf8");
-  await vi.waitFor(async () => expect(await said()).toContain("ready"), 10_000);
+  await expect.poll(said).toContain("ready");
   await running.stop();
   expect(await running.ended).toBe("killed by SIGKILL");
 });
@@ -116,7 +117,7 @@ test("an adopted process is watched and stopped like an own one", async () => {
   const own = start("sleep 60");
   const identity = identify(own.pid);
   if (!identity) throw new Error("the process is gone");
-  const adopted = adoptProcess(identity, { signal: "SIGTERM", limitMs: 5000 });
+  const adopted = adoptProcess(identity, { signal: "SIGTERM", limitMs: 5000 * SLOWNESS });
   await adopted.stop();
   expect(await adopted.ended).toBe("gone");
   expect(await own.ended).toBe("killed by SIGTERM");
@@ -133,9 +134,9 @@ test("a stop in a manner of its own leaves the input open, and a plain one after
     while kill -0 $! 2>/dev/null; do wait $!; done; echo closed`;
   const running = startProcess(["bash", "-c", script], { env, cwd: "/", logFile: file });
   const log = () => readFile(file, "utf8").catch(() => "");
-  await vi.waitFor(async () => expect(await log()).toContain("ready"));
-  const slow = running.stop({ signal: "SIGUSR2", limitMs: 20_000, keepsInput: true });
-  await vi.waitFor(async () => expect(await log()).toContain("asked"));
+  await expect.poll(log).toContain("ready");
+  const slow = running.stop({ signal: "SIGUSR2", limitMs: 20_000 * SLOWNESS, keepsInput: true });
+  await expect.poll(log).toContain("asked");
   expect(await log()).not.toContain("closed");
   await running.stop();
   await slow;

@@ -6,12 +6,12 @@ import { createHash } from "node:crypto";
 import path from "node:path";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import { isOperatorKey, newOperatorKey } from "./api-key.ts";
-import { makeOnce, readIfThere } from "./make-once.ts";
+import { readOrMake } from "./make-once.ts";
 
 /** The key's digest. */
 export async function loadOperatorKey(controlDir: string): Promise<Buffer> {
   const file = path.join(controlDir, "operator.key");
-  const text = (await readIfThere(file)) ?? (await makeOnce(file, `${newOperatorKey()}\n`));
+  const text = await readOrMake(file, () => `${newOperatorKey()}\n`);
   const key = text.toString().trim();
   if (key === "") throw new Error(`${file} is empty: delete it, and the next start makes another key`);
   // No request could be accepted with it.

@@ -1,3 +1,4 @@
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, onTestFinished, test } from "vitest";
 import { eventually, startControl } from "../../test-support/control.ts";
 import { createDatabase, silentLog } from "../../test-support/database.ts";
@@ -90,7 +91,9 @@ test("a wall clock that is set back is no gap", async () => {
   expect(watch.areLeasesStale()).toBe(false);
 });
 
-test("a process whose connections are all in use has not lost the store", { timeout: 40_000 }, async () => {
+test("a process whose connections are all in use has not lost the store", {
+  timeout: 40_000 * SLOWNESS,
+}, async () => {
   const control = await startControl();
   onTestFinished(() => control.close());
   const id = await control.createLive();

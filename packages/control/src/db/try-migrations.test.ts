@@ -49,7 +49,7 @@ test("a table that the service uses is waited for", async () => {
   const tried = tryMigrations(url);
   const waiting = async () =>
     (await query(url, "select from pg_locks where not granted and relation = 'sessions'::regclass")).length;
-  await expect.poll(waiting, { timeout: 10_000 }).toBe(1);
+  await expect.poll(waiting).toBe(1);
   await service.query("commit");
   expect((await tried).pending[0]).toBe(17);
   await service.end();

@@ -56,7 +56,6 @@ test.each(["", "?stream=true"])(
     );
     await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
   },
-  60_000,
 );
 
 test("a command that was refused before it started leaves the session as it was", async () => {

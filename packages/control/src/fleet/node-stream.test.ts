@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Duplex } from "node:stream";
 import { encodeOpening, OpeningReader } from "@vivarium/contract/node";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { NodeError } from "./node-error.ts";
 import { openNodeStream } from "./node-stream.ts";
@@ -39,7 +40,7 @@ function answerWith(serve: (socket: Duplex, head: Buffer) => void): void {
   });
 }
 
-const open = (signal = AbortSignal.timeout(5_000)) =>
+const open = (signal = AbortSignal.timeout(5_000 * SLOWNESS)) =>
   openNodeStream({ socketPath, path: "/v1/machines/x-1/terminals", spec: SPEC, signal });
 const failure = (opening: Promise<unknown>) =>
   opening.then(
@@ -101,7 +102,7 @@ test("a node that is away is unreachable", async () => {
     socketPath: `${socketPath}-none`,
     path: "/",
     spec: SPEC,
-    signal: AbortSignal.timeout(5_000),
+    signal: AbortSignal.timeout(5_000 * SLOWNESS),
   });
   expect(await failure(opening)).toEqual(["unreachable", undefined]);
 });

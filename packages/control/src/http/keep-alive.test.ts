@@ -1,4 +1,5 @@
 import type { AddressInfo } from "node:net";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { keepAlive } from "./keep-alive.ts";
@@ -21,7 +22,7 @@ async function pair(options: { autoPong: boolean }): Promise<{ ours: WebSocket; 
 }
 
 /** Longer than this process is not run for: both ends are in it, and what came meanwhile is heard late. */
-const STALLED_MS = 1_200;
+const STALLED_MS = 1_200 * SLOWNESS;
 
 const closeOf = (webSocket: WebSocket) => new Promise<number>((resolve) => webSocket.once("close", resolve));
 

@@ -3,13 +3,14 @@ import { createServer, type IncomingMessage, request } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { type BodyRate, PacedBody, TOO_SLOW } from "@vivarium/http1/body-rate";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
 import { giveUpSlowBodies } from "./minimum-body-rate.ts";
 
 const FLOOR = { windowMs: 200, bytes: 1000 };
 /** For bodies that keep to it: a process that is not run for a while is no slow client. */
-const PATIENT = { windowMs: 1_500, bytes: 1000 };
+const PATIENT = { windowMs: 1_500 * SLOWNESS, bytes: 1000 };
 const closers: (() => void)[] = [];
 afterEach(() => {
   for (const close of closers.splice(0)) close();
@@ -58,7 +59,7 @@ test("a body that keeps to the floor may take as long as it takes", async () => 
   const size = sizeOf(body);
   for (let i = 0; i < 10; i++) {
     send(1500);
-    await sleep(250);
+    await sleep(250 * SLOWNESS);
   }
   end();
   expect(await size).toBe(15_000);
@@ -77,7 +78,7 @@ test("a body that nobody reads is not given up, and is not taken into memory", a
   const { body, send, end } = await paced(PATIENT);
   body.once("readable", () => {});
   for (let i = 0; i < 100; i++) send(100_000);
-  await sleep(2_000);
+  await sleep(2_000 * SLOWNESS);
   expect(body.destroyed).toBe(false);
   expect(body.readableLength).toBeLessThan(1_000_000);
   body.removeAllListeners("readable");
@@ -138,7 +139,7 @@ test("a JSON body that trickles is refused, one that keeps to the floor is not",
   const fast = await whole(PATIENT, async (write) => {
     for (let i = 0; i < 10; i++) {
       write(1500);
-      await sleep(250);
+      await sleep(250 * SLOWNESS);
     }
     write(0);
   });

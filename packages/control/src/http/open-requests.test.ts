@@ -1,5 +1,5 @@
 import { fastify } from "fastify";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import type { Principal } from "../access/principal.ts";
 import { OpenRequests, trackOpenRequests } from "./open-requests.ts";
 
@@ -36,7 +36,7 @@ test("requests over a real connection are over once they are answered", async ()
   server.get("/", async () => during.push(open.credentialIds()));
   const url = await server.listen({ host: "127.0.0.1", port: 0 });
   expect((await fetch(url)).status).toBe(200);
-  await vi.waitFor(() => expect(open.credentialIds()).toEqual([]));
+  await expect.poll(() => open.credentialIds()).toEqual([]);
   expect(during).toEqual([["key_a"]]);
   await server.close();
 });

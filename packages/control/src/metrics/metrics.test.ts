@@ -74,15 +74,15 @@ test("a request whose client leaves is counted as left", async () => {
   leaving.abort();
   const line =
     'vivarium_http_request_seconds_count{method="POST",route="/v1/sessions/:id/exec",status="left"}';
-  await expect.poll(async () => (await read()).get(line), { timeout: 10_000 }).toBe(1);
+  await expect.poll(async () => (await read()).get(line)).toBe(1);
   await control.destroyAll();
 });
 
 test("a node that is away has no figures", async () => {
   const up = async () => (await read()).get("vivarium_node_up");
-  await expect.poll(up, { timeout: 10_000 }).toBe(1);
+  await expect.poll(up).toBe(1);
   await control.node.goDown();
-  await expect.poll(up, { timeout: 10_000 }).toBe(0);
+  await expect.poll(up).toBe(0);
   expect((await read()).get('vivarium_node_disk_bytes{of="free"}')).toBeUndefined();
   await control.node.listen();
 });
@@ -99,12 +99,7 @@ test("sessions by state, machines that wait and the pool's disk are as they are 
   await control.createLive();
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await expect
-    .poll(
-      async () => (await read()).get('vivarium_warm_machines{kind="saved",template="base",size="small"}'),
-      {
-        timeout: 10_000,
-      },
-    )
+    .poll(async () => (await read()).get('vivarium_warm_machines{kind="saved",template="base",size="small"}'))
     .toBe(2);
   const found = await read();
   const sessions = (state: string) => found.get(`vivarium_sessions{state="${state}"}`);

@@ -71,36 +71,32 @@ async function expectNothingLeftOver(): Promise<void> {
   }, 10_000);
 }
 
-test.each([1, 2, 3, 4, 5, 6, 7, 8])(
-  "any simultaneous requests, seed %i",
-  async (seed) => {
-    const random = randomOf(seed);
-    // With every second seed, the node sometimes refuses.
-    const flaw = () => {
-      if (seed % 2 === 0 && random(6) === 0) throw new Refusal(FLAWS[random(FLAWS.length)] ?? "internal");
-    };
-    const id = await control.createLive();
-    const chk = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
-    control.node.onStart = flaw;
-    control.node.onSnapshot = flaw;
-    for (let round = 0; round < 6; round++) {
-      const verbs = Array.from({ length: 6 }, () => VERBS[random(VERBS.length)] ?? "exec");
-      const answers = await Promise.all(verbs.map((verb) => ask(id, verb, chk, seed)));
-      const odd = answers.filter(({ status }) => ![200, ...(seed % 2 === 0 ? [503] : [])].includes(status));
-      expect(odd.map(({ status, body }) => [status, body])).toEqual([]);
-      for (const { body } of answers) {
-        for (const child of body.children ?? []) expect((await control.exec(child)).status).not.toBe(404);
-      }
+test.each([1, 2, 3, 4, 5, 6, 7, 8])("any simultaneous requests, seed %i", async (seed) => {
+  const random = randomOf(seed);
+  // With every second seed, the node sometimes refuses.
+  const flaw = () => {
+    if (seed % 2 === 0 && random(6) === 0) throw new Refusal(FLAWS[random(FLAWS.length)] ?? "internal");
+  };
+  const id = await control.createLive();
+  const chk = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
+  control.node.onStart = flaw;
+  control.node.onSnapshot = flaw;
+  for (let round = 0; round < 6; round++) {
+    const verbs = Array.from({ length: 6 }, () => VERBS[random(VERBS.length)] ?? "exec");
+    const answers = await Promise.all(verbs.map((verb) => ask(id, verb, chk, seed)));
+    const odd = answers.filter(({ status }) => ![200, ...(seed % 2 === 0 ? [503] : [])].includes(status));
+    expect(odd.map(({ status, body }) => [status, body])).toEqual([]);
+    for (const { body } of answers) {
+      for (const child of body.children ?? []) expect((await control.exec(child)).status).not.toBe(404);
     }
-    control.node.onStart = () => {};
-    control.node.onSnapshot = () => {};
-    await expectNothingLeftOver();
-    expect((await control.exec(id)).status).toBe(200);
-    await control.destroyAll();
-    await expectNothingLeftOver();
-  },
-  60_000,
-);
+  }
+  control.node.onStart = () => {};
+  control.node.onSnapshot = () => {};
+  await expectNothingLeftOver();
+  expect((await control.exec(id)).status).toBe(200);
+  await control.destroyAll();
+  await expectNothingLeftOver();
+});
 
 test("a destroy among simultaneous requests wins, and only kept snapshots remain", async () => {
   for (const seed of [11, 12, 13, 14]) {
@@ -116,4 +112,4 @@ test("a destroy among simultaneous requests wins, and only kept snapshots remain
   }
   await control.destroyAll();
   await expectNothingLeftOver();
-}, 60_000);
+});

@@ -2,6 +2,7 @@
 import { MACHINE_ID_PATTERN } from "@vivarium/contract/node";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { createDatabase, silentLog } from "../../test-support/database.ts";
@@ -351,7 +352,7 @@ describe("the reconcile", () => {
     const [gone, fresh, orphan] = [`pau_${randomId()}`, `pau_${randomId()}`, `pau_${randomId()}`];
     const nodes = new NodeClient(control.node.socketPath);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-    await nodes.putSnapshot(orphan, { snapshot_id: kept }, AbortSignal.timeout(5_000));
+    await nodes.putSnapshot(orphan, { snapshot_id: kept }, AbortSignal.timeout(5_000 * SLOWNESS));
     await leaveOperation(id, "pause", { snapshot_id: planned, event: "pause" }, "1 hour");
     await control.sql.query("insert into snapshot_names select unnest($1::text[]) on conflict do nothing", [
       [planned, gone, fresh, orphan],
@@ -403,7 +404,11 @@ describe("the reconcile", () => {
     const id = await control.createLive();
     const owners: SnapshotOwners = async (_db, ids) => {
       asked.push(...ids);
-      await nodes.putSnapshot(made, { machine_id: `${id}-1`, after: "continue" }, AbortSignal.timeout(5_000));
+      await nodes.putSnapshot(
+        made,
+        { machine_id: `${id}-1`, after: "continue" },
+        AbortSignal.timeout(5_000 * SLOWNESS),
+      );
       return [];
     };
     await control.sql.query("insert into snapshot_names values ($1)", [made]);

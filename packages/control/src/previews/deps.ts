@@ -1,6 +1,6 @@
+import type { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import type { MoveDeps } from "../moves/deps.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import type { KeyedQueue } from "./keyed-queue.ts";
 import type { PreviewPush } from "./push.ts";
 
 export interface PreviewDeps extends MoveDeps, PreviewUrls {

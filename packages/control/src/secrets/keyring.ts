@@ -1,4 +1,5 @@
 /** The key-encryption keys that this process has loaded. */
+import { removeCopies } from "../access/make-once.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { addKek, type KekSource, makeKekFile, readKeks } from "./kek-source.ts";
 import type { Kek } from "./kek-text.ts";
@@ -34,7 +35,10 @@ export class Keyring {
   ): Promise<{ keyring: Keyring; made?: string }> {
     if (!source) return { keyring: Keyring.empty() };
     const keks = await readKeks(source);
-    if (keks) return { keyring: new Keyring(source, keks) };
+    if (keks) {
+      if (source.kind === "file" && source.mayMake) await removeCopies(source.file);
+      return { keyring: new Keyring(source, keks) };
+    }
     if (!mayMake) return { keyring: new Keyring(source, []) };
     const { file } = source as KekSource & { kind: "file" };
     return { keyring: new Keyring(source, await makeKekFile(file)), made: file };

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
@@ -78,7 +79,7 @@ async function expectReadable(ids: string[]): Promise<void> {
 }
 
 test("every secret is readable after each kill, and the old keys can go at the end", {
-  timeout: IS_FULL ? 1_800_000 : 60_000,
+  timeout: (IS_FULL ? 1_800_000 : 60_000) * SLOWNESS,
 }, async () => {
   const live = await control.createLive({ secrets: { TOKEN: "of the traffic" } });
   const ids = await addSessions(live);

@@ -278,7 +278,7 @@ test("the death of the process that served the last client is its leave", async 
   await letLeaseLapse(id);
   await control.until(id, "paused");
   expect(pausesOf(id)).toBe(1);
-}, 60_000);
+});
 
 describe("alone, since all clocks are moved:", () => {
   afterEach(async () => {

@@ -1,4 +1,5 @@
 /** The database is away for longer than leases last: neither of two processes acts on the leases of the other. */
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
@@ -11,7 +12,7 @@ const AWAY_MS = 5_000;
 /** The first process runs several sweeps before the other one has its database back. */
 const APART_MS = 2_000;
 /** The other process has renewed all leases by then. The lease of a run takes up to ten seconds. */
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 40_000 * SLOWNESS;
 
 let control: Control;
 let lines: DatabaseLine[];

@@ -3,6 +3,7 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { type Answer, type DecodedPacket, decode, encode, type RecordType } from "dns-packet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../../test-support/in-time.ts";
@@ -23,7 +24,7 @@ let hasty: World;
 beforeAll(async () => {
   world = await startWorld(PREFIX, { http: 1, tls: 1 });
   hasty = await startWorld(HASTY_PREFIX, { http: 1, tls: 1 }, undefined, {
-    dnsLimits: { attemptMs: 400, tcpIdleMs: 400 },
+    dnsLimits: { attemptMs: 400 * SLOWNESS, tcpIdleMs: 400 * SLOWNESS },
   });
 });
 
@@ -49,7 +50,7 @@ async function sendUdp(message: Buffer, host = world.hosts[0], waitMs = 8_000): 
   socket.send(message, GATEWAY_PORTS.dns, host);
   const givenUp = new AbortController();
   // A pause of this process counts for one look: what came meanwhile is heard first.
-  let looks = Math.ceil(waitMs / LOOK_MS);
+  let looks = Math.ceil((waitMs * SLOWNESS) / LOOK_MS);
   const looking = setInterval(() => --looks > 0 || givenUp.abort(), LOOK_MS);
   const [reply] = await once(socket, "message", { signal: givenUp.signal }).catch(() => []);
   clearInterval(looking);
@@ -152,7 +153,7 @@ describe("in mode deny", () => {
     await world.entries(0);
     expect((await ask("good.example")).code).toBe(REFUSED);
     expect(await world.entries()).toMatchObject([{ host: "good.example", reason: "too_many_names" }]);
-  }, 60_000);
+  });
 });
 
 describe("addresses", () => {
@@ -360,7 +361,7 @@ describe("in mode allow", () => {
     expect((await ask("n0.tunnel.example")).code).toBe(NO_ERROR);
     await world.apply({ first: allowAll, second: allowAll });
     expect((await ask("other.example", "A", world.hosts[1])).code).toBe(NO_ERROR);
-  }, 60_000);
+  });
 });
 
 /** Everything that is answered on one TCP connection to these messages, by the time it is closed. */

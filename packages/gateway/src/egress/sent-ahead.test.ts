@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../../test-support/in-time.ts";
 import { a, deny, startWorld, TestServer, type World } from "../../test-support/world.ts";
@@ -166,7 +167,7 @@ describe("a body of one-byte chunks that the other side does not read is held up
     await expectNeighbourServed();
   }
 
-  test("on its way out", { timeout: 120_000 }, async () => {
+  test("on its way out", { timeout: 120_000 * SLOWNESS }, async () => {
     await expectNeighbourServed();
     const before = heldBytes();
     const guest = say(get("/deaf", "Transfer-Encoding: chunked\r\n"));
@@ -174,7 +175,7 @@ describe("a body of one-byte chunks that the other side does not read is held up
     await expectLittleHeld(guest, before);
   });
 
-  test("on its way in", { timeout: 120_000 }, async () => {
+  test("on its way in", { timeout: 120_000 * SLOWNESS }, async () => {
     await expectNeighbourServed();
     const before = heldBytes();
     const guest = say(get("/crumbs"));

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildHello, serverNames, toRecords } from "../../test-support/hello.ts";
 import { until } from "../../test-support/in-time.ts";
@@ -67,7 +68,7 @@ const messages: [number, string | Buffer][] = [
 
 // A guest that is gone without a word after its end is noticed once the kernel has forgotten it; the server does not read.
 test("connections that break on either side at any time end alone, and nothing is left of them", {
-  timeout: 150_000,
+  timeout: 150_000 * SLOWNESS,
 }, async () => {
   // On a busy host many leave before anything was dialled for them.
   for (let round = 0; round < ROUNDS || turn <= ROUNDS / 4; round += 20) {

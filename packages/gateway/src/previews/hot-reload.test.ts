@@ -58,7 +58,7 @@ describe("a development server behind a preview", () => {
       headers: { host, cookie },
       origin: `http://${host}`,
     });
-    await expect.poll(() => vite.watcher.getWatched()[folder], { timeout: 10_000 }).toContain("word.js");
+    await expect.poll(() => vite.watcher.getWatched()[folder]).toContain("word.js");
     const messages: { type: string; updates?: { path: string; timestamp: number }[] }[] = [];
     const changed = new Promise<void>((resolve, reject) => {
       socket.on("error", reject);

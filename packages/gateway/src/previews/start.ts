@@ -36,6 +36,8 @@ export interface PreviewsConfig {
   tls?: CertificateFiles & { acme?: AcmeConfig };
   /** How long a request waits for its session to wake, in milliseconds. Default: 30,000. */
   holdMs?: number;
+  /** How long a request waits behind the others of its preview, in milliseconds. Default: 10,000. */
+  lineMs?: number;
   /** Limits of open connections. Default: what one process can carry. */
   bounds?: Partial<Bounds>;
 }
@@ -68,7 +70,7 @@ export async function startPreviews(deps: PreviewsDependencies) {
     tables,
     wakes: new SharedWakes(deps.wake),
     flows,
-    requestLimit: new RequestLimit(),
+    requestLimit: new RequestLimit(config.lineMs),
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
     log,
     onActive: deps.onActive,

@@ -1,5 +1,6 @@
 import { connect, createServer } from "node:net";
 import { pipeline } from "node:stream";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import {
   type Exposed,
@@ -18,7 +19,7 @@ let gateway: Gateway;
 let guest: Guest;
 
 beforeEach(async () => {
-  gateway = await startGateway({ holdMs: 2_000 });
+  gateway = await startGateway({ holdMs: 2_000 * SLOWNESS });
   guest = await startGuest((request, response) => response.end(`awake ${request.url}`));
 });
 
@@ -36,7 +37,7 @@ describe("a paused preview", () => {
   test("is woken once for a thousand visitors, who are all answered (P-10)", async () => {
     await gateway.previews.close();
     // A busy host takes its time to bring a thousand here.
-    gateway = await startGateway();
+    gateway = await startGateway({ holdMs: 30_000 * SLOWNESS, lineMs: 10_000 * SLOWNESS });
     const preview = expose(gateway, guest, { state: "paused", visibility: "public" });
     let wakeUp: () => void = () => undefined;
     gateway.onWake = () =>
@@ -69,13 +70,17 @@ describe("a paused preview", () => {
   test("whose wake is refused is 503 with Retry-After, and refusals make no storm of wakes", async () => {
     const preview = expose(gateway, guest, { state: "paused", visibility: "public" });
     const statuses = new Set<number>();
+    const began = performance.now();
     for (let i = 0; i < 50; i++) {
       const reply = await get(gateway, preview.host);
       statuses.add(reply.status);
       expect(reply.headers["retry-after"]).toBe("7");
     }
     expect([...statuses]).toEqual([503]);
-    expect(gateway.wakes).toHaveLength(1);
+    // A refusal is reused for two seconds, and a slow host takes longer for all of them.
+    const most = 1 + Math.floor((performance.now() - began) / 2_000);
+    expect(gateway.wakes.length).toBeGreaterThan(0);
+    expect(gateway.wakes.length).toBeLessThanOrEqual(most);
   });
 
   test.each([

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import type { ClientHttp2Stream } from "node:http2";
 import { encodeFrame, FRAME, FrameDecoder, GUEST_LIMITS } from "@vivarium/contract/guest";
 import { MIB } from "@vivarium/kit/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { cancel } from "./answers.ts";
@@ -209,7 +210,7 @@ describe("exec frames", () => {
     const connected = await connectTo({
       handle: (_request, response) => response.write(encodeFrame(FRAME.stdout, "x")),
     });
-    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 100);
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 * SLOWNESS }, 100 * SLOWNESS);
     await expect(stream.resume().toArray()).rejects.toThrow("did not end the command at its time limit");
   });
 
@@ -221,8 +222,8 @@ describe("exec frames", () => {
         response.end(exit());
       },
     });
-    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 1_000);
-    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 * SLOWNESS }, 1_000 * SLOWNESS);
+    await new Promise((resolve) => setTimeout(resolve, 2_500 * SLOWNESS));
     const bytes = (await stream.toArray()).reduce((sum, chunk) => sum + chunk.length, 0);
     expect(bytes).toBeGreaterThan(8 * 60 * 1024);
   });

@@ -2,6 +2,7 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
 import { encodeFrame, encodeList, FRAME } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { guestCall, type JsonCall, type ListCall } from "./calls.ts";
@@ -40,7 +41,8 @@ describe("an answer that is late", () => {
   ])("%s ends its stream (%s %s is refused with %s)", async (_title, method, path, code) => {
     for (const serve of [() => {}, (stream: ServerHttp2Stream) => stream.respond({ ":status": 200 })]) {
       const { closed } = await connectTo(serve);
-      const call = { ...guestCall(method, path), limitMs: 200 } as ReturnType<typeof guestCall> & JsonCall;
+      const call = { ...guestCall(method, path), limitMs: 200 * SLOWNESS } as ReturnType<typeof guestCall> &
+        JsonCall;
       await expect(callGuest(client, call, undefined, never)).rejects.toMatchObject({ code });
       expect(await closed).toBe(constants.NGHTTP2_CANCEL);
       client.close();
@@ -55,7 +57,12 @@ describe("a stream that falls silent", () => {
       stream.respond({ ":status": 200, "content-length": 10 });
       stream.write("123");
     });
-    const content = await readContent(client, guestCall("GET", "/v1/files/read?path=a"), never, 200);
+    const content = await readContent(
+      client,
+      guestCall("GET", "/v1/files/read?path=a"),
+      never,
+      200 * SLOWNESS,
+    );
     await expect(content.stream.toArray()).rejects.toThrow("fell silent");
   });
 
@@ -64,7 +71,10 @@ describe("a stream that falls silent", () => {
       stream.respond({ ":status": 200 });
       stream.write(encodeFrame(FRAME.items, '"a"\n'));
     });
-    const list = await readList(client, LIST_CALL, never, { silenceMs: 200, limitMs: 60_000 });
+    const list = await readList(client, LIST_CALL, never, {
+      silenceMs: 200 * SLOWNESS,
+      limitMs: 60_000 * SLOWNESS,
+    });
     await expect(list.toArray()).rejects.toThrow("fell silent");
   });
 
@@ -79,9 +89,14 @@ describe("a stream that falls silent", () => {
         FRAME.eof,
         JSON.stringify({ stdout_truncated: false, stderr_truncated: false }),
       );
-      setTimeout(() => stream.destroyed || stream.end(end), 600);
+      setTimeout(() => stream.destroyed || stream.end(end), 600 * SLOWNESS);
     });
-    const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, 200);
+    const log = await readLog(
+      client,
+      guestCall("GET", `/v1/processes/web/logs?${query}`),
+      never,
+      200 * SLOWNESS,
+    );
     if (isContinued) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
   });
@@ -94,7 +109,7 @@ describe("a slow list", () => {
       const dribble = setInterval(() => stream.write(encodeFrame(FRAME.items, "")), 20);
       stream.once("close", () => clearInterval(dribble));
     });
-    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 300 });
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 300 * SLOWNESS });
     await expect(list.toArray()).rejects.toThrow("took too long");
     expect(await closed).toBe(constants.NGHTTP2_CANCEL);
   });
@@ -105,9 +120,9 @@ describe("a slow list", () => {
       stream.respond({ ":status": 200 });
       stream.end(frames);
     });
-    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 1000 });
-    await expect.poll(() => list.isWaitingForReader, { timeout: 10_000 }).toBe(true);
-    await sleep(1500);
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 1000 * SLOWNESS });
+    await expect.poll(() => list.isWaitingForReader).toBe(true);
+    await sleep(1500 * SLOWNESS);
     expect(Buffer.concat(await list.toArray())).toEqual(frames);
   });
 });

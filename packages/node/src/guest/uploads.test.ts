@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { PassThrough } from "node:stream";
 import { MIB } from "@vivarium/kit/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
@@ -61,10 +62,10 @@ it("a body that moves slowly may take longer than the limit for a stalled one", 
     });
     request.on("end", () => response.end(JSON.stringify({ bytes })));
   };
-  const given = upload(handle, source, 2_000);
+  const given = upload(handle, source, 2_000 * SLOWNESS);
   for (let sent = 0; sent < 8; sent++) {
     source.write("x");
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await new Promise((resolve) => setTimeout(resolve, 300 * SLOWNESS));
   }
   source.end();
   const sha256 = createHash("sha256").update("x".repeat(8)).digest("hex");

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { claimSlots } from "./claims.ts";
 import { orphanedSlots } from "./slots.ts";
@@ -65,8 +66,8 @@ test("a second node over one data directory waits for the first one to end, and 
     );
   const toEnd = (child: ChildProcess) => text(child.stdout as NodeJS.ReadableStream);
   expect(await toEnd(second(0))).toContain(`another node (pid ${process.pid}) runs over ${OWNER}`);
-  const waiting = toEnd(second(30_000));
-  await expect.poll(() => readdir(claimsDir), { timeout: 20_000 }).toHaveLength(2);
+  const waiting = toEnd(second(30_000 * SLOWNESS));
+  await expect.poll(() => readdir(claimsDir)).toHaveLength(2);
   await leave();
   expect(await waiting).toBe("alone");
 });

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { KIB } from "@vivarium/kit/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { abandonFifo, feedDuring, feedOnce, gatherDuring, makeFifo } from "./fifo.ts";
 
@@ -30,7 +31,7 @@ it("can be opened by its user alone", async () => {
 
 it("gives a text once to the process that reads it as a file, and is gone then", async () => {
   const read = shell("sleep 0.05; cat fifo");
-  await feedOnce(fifo, "key", { limitMs: 5_000, alive });
+  await feedOnce(fifo, "key", { limitMs: 5_000 * SLOWNESS, alive });
   expect((await read).stdout).toBe("key");
   expect(existsSync(fifo)).toBe(false);
 });

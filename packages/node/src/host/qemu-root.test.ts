@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, it, vi } from "vitest";
 import { prepareQemuRoot, rootOf } from "./qemu-root.ts";
 
@@ -67,6 +68,6 @@ it("a machine keeps the root that it runs in, with its mount points, until it en
     await prepareQemuRoot(dataDir);
     expect((await readdir(path.dirname(dir))).sort()).toEqual([name, `${name}.sources`]);
   };
-  await vi.waitFor(isLeft, { timeout: 30_000 });
+  await vi.waitFor(isLeft, { timeout: 30_000 * SLOWNESS });
   await rm(dataDir, { recursive: true });
 });

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ignoreKills, makeTestGroup, startIn } from "../../test-support/test-group.ts";
 import { createNetwork } from "../app.ts";
@@ -36,7 +37,12 @@ beforeEach(async () => {
     keep: async () => {},
   });
   const root = makeTestGroup();
-  const cgroups = await openCgroups({ ...THIS_HOST, root, systemdDir: "/nowhere", endLimitMs: 300 });
+  const cgroups = await openCgroups({
+    ...THIS_HOST,
+    root,
+    systemdDir: "/nowhere",
+    endLimitMs: 300 * SLOWNESS,
+  });
   const namespaces = new NamespacePool({ ...{ owner: dataDir, limit: 4096, cgroups, network, log } });
   deps = {
     config: { dataDir } as NodeConfig,
@@ -97,7 +103,7 @@ test("leftovers are removed in the background, but not while a start under their
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(await isTaken()).toBe(true);
   deps.table.starting.delete(ID);
-  await expect.poll(() => existsSync(machineDir(dataDir, ID)), { timeout: 10_000 }).toBe(false);
+  await expect.poll(() => existsSync(machineDir(dataDir, ID))).toBe(false);
   await expectNothingLeft();
   expect(deps.table.leftover.size).toBe(0);
   over.abort();

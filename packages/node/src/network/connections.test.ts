@@ -1,4 +1,5 @@
 import type { ConnectionLine, SessionConnections } from "@vivarium/contract/gateway";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Connections } from "./connections.ts";
 import type { GatewayConnection } from "./gateway-stream.ts";
@@ -157,7 +158,7 @@ describe("a session's Connections", () => {
     const gateway = connect();
     gateway.confirms = false;
     start("a");
-    const known = connections.confirmed("a", 1_000);
+    const known = connections.confirmed("a", 1_000 * SLOWNESS);
     expect(await isAnswered(known)).toBe(false);
     connections.stream.applied(1);
     expect(await known).toBe(true);

@@ -35,7 +35,6 @@ const OTHER = 9000;
 const TLS = 443;
 /** The headers of a datagram, IP and UDP. */
 const IP_UDP_BYTES = 28;
-const PATIENCE = { timeout: 10_000 };
 
 let net: TestNet;
 let dir: string;
@@ -79,12 +78,12 @@ class ScriptedGateway {
       this.tables = JSON.parse(line) as GatewayTables;
       if (this.confirms) void post("/v1/applied", { version: this.tables.version });
     });
-    await expect.poll(() => this.tables, PATIENCE).toBeDefined();
+    await expect.poll(() => this.tables).toBeDefined();
   }
 
   async leave(): Promise<void> {
     this.#response?.destroy();
-    await expect.poll(() => network.link.isConnected, PATIENCE).toBe(false);
+    await expect.poll(() => network.link.isConnected).toBe(false);
   }
 
   get machine() {
@@ -192,7 +191,7 @@ describe("a change of policy", () => {
     const watched = gateway as ScriptedGateway;
     watched.confirms = false;
     const done = change(specOf(2, "deny", ["a.example"]));
-    await expect.poll(() => watched.machine?.generation, PATIENCE).toBe(2);
+    await expect.poll(() => watched.machine?.generation).toBe(2);
     expect(watched.machine).toEqual({
       machine_id: MACHINE,
       session_id: MACHINE.slice(0, -2),
@@ -538,7 +537,7 @@ describe("a slot", () => {
     const freed = network.networks.release(net.slot).then(() => {
       isFree = true;
     });
-    await expect.poll(() => gateway?.tables?.slots, PATIENCE).toEqual([]);
+    await expect.poll(() => gateway?.tables?.slots).toEqual([]);
     await gateway.leave();
     expect(isFree).toBe(false);
     await new ScriptedGateway().connect();
@@ -659,14 +658,14 @@ describe("the host's table of connections", () => {
       .poll(async () => {
         await net.guest.udp(OUTSIDE.second, WEB, "hello");
         return flows.length;
-      }, PATIENCE)
+      })
       .toBeGreaterThan(0);
     await net.guest.udp(OUTSIDE.first, WEB, "12345");
     const { machineAddress } = net.slot;
     await run("nsenter", [...enter.slice(1), "conntrack", "-D", "--orig-src", machineAddress]);
     const where = { protocol: "udp", source: machineAddress, address: OUTSIDE.first, port: WEB };
     await expect
-      .poll(() => flows, PATIENCE)
+      .poll(() => flows)
       .toContainEqual(expect.objectContaining({ ...where, event: "destroy", bytesOut: 33, bytesIn: 33 }));
     stop.abort();
     await watching;
@@ -753,7 +752,7 @@ describe("the report", () => {
 
     beforeEach(async () => {
       inside = spawn("nsenter", [`--net=/run/netns/${net.slot.netns}`, "sleep", "600"]);
-      await expect.poll(() => readFile(`/proc/${inside.pid}/comm`, "utf8"), PATIENCE).toBe("sleep\n");
+      await expect.poll(() => readFile(`/proc/${inside.pid}/comm`, "utf8")).toBe("sleep\n");
       pid = inside.pid;
       await silence(net.slot.netns, "veth0");
       await silence(net.hostNs, "viv1");

@@ -8,23 +8,25 @@ const Listed = z.object({
   quota: z.object({ name: z.string(), bytes: z.number(), used: z.number() }).optional(),
   set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
 });
+/** As nft prints them: names would be those of the host's /etc/protocols, which some hosts lack. */
+const PROTOCOLS = { 6: "tcp", 17: "udp" } as const;
 /** An element of the sets `refused` and `cut`: the number of refused packets to one target. */
 const RefusedFlow = z
   .object({
     elem: z.object({
-      val: z.object({ concat: z.tuple([z.string(), z.enum(["tcp", "udp"]), z.int()]) }),
+      val: z.object({ concat: z.tuple([z.string(), z.literal([6, 17]), z.int()]) }),
       counter: z.object({ packets: z.int() }),
     }),
   })
   .transform(({ elem: { val, counter } }) => {
     const [address, protocol, port] = val.concat;
-    return { address, protocol, port, packets: counter.packets };
+    return { address, protocol: PROTOCOLS[protocol], port, packets: counter.packets };
   });
 export type RefusedFlow = z.infer<typeof RefusedFlow>;
 export type TableReading = Awaited<ReturnType<typeof readTable>>;
 
 export async function readTable(netns: string) {
-  const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
+  const text = await nftIn(netns, ["-j", "--numeric-protocol", "list", "table", ...TABLE.split(" ")]);
   const { nftables } = z.object({ nftables: z.array(Listed) }).parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
   const set = (name: string) => nftables.find((item) => item.set?.name === name)?.set?.elem ?? [];

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Qmp } from "./qmp.ts";
 
@@ -42,7 +43,10 @@ test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"
   "a QEMU that says %s to a command ends its own monitor at most",
   async (line) => {
     says = line;
-    const qmp = await Qmp.connect(join(folder, "monitor.sock"), { limitMs: 5_000, alive: () => true });
+    const qmp = await Qmp.connect(join(folder, "monitor.sock"), {
+      limitMs: 5_000 * SLOWNESS,
+      alive: () => true,
+    });
     const heard: unknown[] = [];
     qmp.onEvent((_event, data) => heard.push(data.status));
     const answer = qmp.execute("query-status").then(
@@ -60,7 +64,10 @@ test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"
 
 test("drops a QEMU whose monitor sends no objects", async () => {
   says = "null";
-  const qmp = await Qmp.connect(join(folder, "monitor.sock"), { limitMs: 5_000, alive: () => true });
+  const qmp = await Qmp.connect(join(folder, "monitor.sock"), {
+    limitMs: 5_000 * SLOWNESS,
+    alive: () => true,
+  });
   await expect(qmp.execute("query-status")).rejects.toThrow("QEMU closed its monitor");
   await qmp.closed;
 });

@@ -7,6 +7,7 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import type { ConnectionLine, SessionConnections } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { type FastifyInstance, fastify } from "fastify";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createNetwork } from "../app.ts";
@@ -128,7 +129,7 @@ it("are known to the gateway once a start has waited for it", async () => {
   await putSession(bodyOf(1));
   const lines = await connectGateway();
   await startMachine();
-  await network.networks.known(slot as Slot, 5_000);
+  await network.networks.known(slot as Slot, 5_000 * SLOWNESS);
   expect(lines).toMatchObject([{ type: "session", session: { version: 1 } }]);
 });
 

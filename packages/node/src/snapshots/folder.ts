@@ -6,11 +6,14 @@ import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
+import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import { manifestPath } from "./manifest.ts";
 
 /** The manifest's name before it is published. The file exists, empty, as long as the snapshot is unfinished. */
 const unfinishedManifest = (dir: string) => `${manifestPath(dir)}.tmp`;
 const REMOVED = ".removed";
+/** Removals by folder. Two at a time would empty the same remains, and each fail at what the other one takes away. */
+const removals = new KeyedQueue();
 
 /** Makes an empty, unfinished folder, which becomes a snapshot when its manifest is published. */
 export async function makeUnpublished(dir: string): Promise<void> {
@@ -21,6 +24,10 @@ export async function makeUnpublished(dir: string): Promise<void> {
 
 /** Removes a snapshot. It counts as removed from the rename on, whatever is left of its files. */
 export async function removeFolder(dir: string): Promise<void> {
+  await removals.run(dir, () => removeAlone(dir));
+}
+
+async function removeAlone(dir: string): Promise<void> {
   const removed = `${dir}${REMOVED}`;
   await rm(removed, { recursive: true, force: true });
   try {

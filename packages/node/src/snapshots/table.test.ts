@@ -2,6 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { randomId } from "@vivarium/kit/id";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
@@ -144,5 +145,21 @@ test("removing is repeatable, also after it was interrupted", async () => {
   await Promise.all([table.remove(id), table.remove(id)]);
   await table.remove(id);
   expect(existsSync(table.dirOf(id))).toBe(false);
+  expect(folders()).toEqual([]);
+});
+
+test("removals that begin while the remains of an earlier one are emptied all succeed", async () => {
+  const id = await publish();
+  const remains = `${table.dirOf(id)}.removed`;
+  await mkdir(remains);
+  await Promise.all(
+    Array.from({ length: 200 }, (_, file) => writeFile(path.join(remains, String(file)), "of before")),
+  );
+  const removals: Promise<unknown>[] = [];
+  for (let i = 0; i < 50; i++) {
+    removals.push(table.remove(id).catch((error: unknown) => error));
+    await setImmediate();
+  }
+  expect((await Promise.all(removals)).filter((error) => error !== undefined)).toEqual([]);
   expect(folders()).toEqual([]);
 });

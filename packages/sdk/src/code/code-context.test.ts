@@ -3,11 +3,15 @@ import { existsSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { describe, expect, test } from "vitest";
 import { startGuest } from "../../test-support/code-guest.ts";
 import { AWAIT_FILE, announced, valueIn } from "../../test-support/code-values.ts";
 import { serve } from "../../test-support/server.ts";
 import { Client } from "../client.ts";
+
+/** For code that computes a lot. */
+const PATIENT = { timeoutMs: 30_000 * SLOWNESS };
 
 /** Ignores a zombie: a process that ended and that no parent has waited for yet. */
 const isRunning = async (pid: number) => {
@@ -63,7 +67,7 @@ describe("a kernel outlives", () => {
     const late = "def late():\n  await_file('go')\n  print('late')\n  open('printed', 'w').close()\n";
     await session.runCode(`import threading\n${AWAIT_FILE}${late}threading.Thread(target=late).start()`);
     await writeFile(join(root, "go"), "");
-    await expect.poll(() => existsSync(join(root, "printed")), { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => existsSync(join(root, "printed"))).toBe(true);
     expect((await session.runCode("1")).stdout).toBe("late\n");
   });
 
@@ -71,6 +75,7 @@ describe("a kernel outlives", () => {
     const { session } = await startGuest();
     let chars = 0;
     const result = await session.runCode("for _ in range(200): print('x' * 49_999)", {
+      ...PATIENT,
       onStdout: (text) => {
         chars += text.length;
       },
@@ -82,19 +87,25 @@ describe("a kernel outlives", () => {
 
   test("a value that is too long to be shown whole says so, and so does a format that is left out", async () => {
     const { session } = await startGuest();
-    const long = await session.runCode("'z' * (9 << 20)");
+    const long = await session.runCode("'z' * (9 << 20)", PATIENT);
     expect([long.truncated, String(long.results[0]?.data).length]).toEqual([true, 8 * 1024 * 1024 + 1]);
-    const wide = await session.runCode("class Wide:\n  _repr_html_ = lambda self: 'z' * (9 << 20)\nWide()");
+    const wide = await session.runCode(
+      "class Wide:\n  _repr_html_ = lambda self: 'z' * (9 << 20)\nWide()",
+      PATIENT,
+    );
     expect([wide.truncated, wide.results.map(({ type }) => type)]).toEqual([true, ["text/plain"]]);
     expect((await session.runCode("'z' * (1 << 20)")).truncated).toBeUndefined();
-    const dense = await session.runCode("'\u{1F600}' * 5_000_000");
+    const dense = await session.runCode("'\u{1F600}' * 5_000_000", PATIENT);
     expect([dense.truncated, dense.error]).toEqual([true, undefined]);
     expect(String(dense.results[0]?.data)).toMatch(/^'\u{1F600}{600000,}\u2026$/u);
   });
 
   test("an exception with a long text is a result all the same, with its beginning and its end", async () => {
     const { session } = await startGuest();
-    const { error } = await session.runCode("raise ValueError('a' + '\u{1F600}' * 26_000_000 + 'z')");
+    const { error } = await session.runCode(
+      "raise ValueError('a' + '\u{1F600}' * 26_000_000 + 'z')",
+      PATIENT,
+    );
     expect(error?.name).toBe("ValueError");
     expect([error?.value.length, error?.traceback.length].every((length) => Number(length) < 3 << 20)).toBe(
       true,
@@ -108,7 +119,7 @@ describe("a kernel outlives", () => {
     const { promise: mayContinue, resolve: continueRun } = Promise.withResolvers<void>();
     const code = "for n in range(64): print('x' * 1024 * 1024)\nprinted = True";
     let isDone = false;
-    const run = session.runCode(code, { onStdout: () => mayContinue }).then(() => {
+    const run = session.runCode(code, { ...PATIENT, onStdout: () => mayContinue }).then(() => {
       isDone = true;
     });
     await delay(1500);
@@ -203,7 +214,7 @@ describe("a kernel that dies", () => {
     const begun = `import threading\n${AWAIT_FILE}${die}threading.Thread(target=die).start()\nos.getpid()`;
     const worker = Number(await valueIn(session, begun));
     await writeFile(join(root, "go"), "");
-    await expect.poll(() => isRunning(worker), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => isRunning(worker)).toBe(false);
     await expect(session.runCode("os")).rejects.toMatchObject({ code: "kernel_died" });
     expect((await session.runCode("1")).execution_count).toBe(1);
   });

@@ -1,6 +1,7 @@
 /** Time, interrupts and the queue of runs: the real kernel with this host's python3; the guest is a directory (test-support/code-guest.ts). */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { describe, expect, test } from "vitest";
 import { startGuest } from "../../test-support/code-guest.ts";
 import { AWAIT_FILE, announced, lastValue, valueIn } from "../../test-support/code-values.ts";
@@ -11,7 +12,7 @@ describe("time and interrupts", () => {
   test("a timeout interrupts the code, and the kernel keeps what there was", async () => {
     const { session } = await startGuest();
     await session.runCode("kept = 1");
-    const late = await session.runCode("print('in')\nwhile True: pass", { timeoutMs: 2_000 });
+    const late = await session.runCode("print('in')\nwhile True: pass", { timeoutMs: 2_000 * SLOWNESS });
     expect(late).toMatchObject({ timed_out: true, stdout: "in\n", error: { name: "KeyboardInterrupt" } });
     expect(await valueIn(session, "kept")).toBe("1");
   });
@@ -27,7 +28,7 @@ describe("time and interrupts", () => {
     // Not by `except`: between two rounds of a loop an interrupt is raised outside of its `try`.
     const deaf =
       "import signal, time\nsignal.signal(signal.SIGINT, lambda *_: None)\nwhile True: time.sleep(60)";
-    await expect(session.runCode(deaf, { timeoutMs: 1_000 })).rejects.toMatchObject({
+    await expect(session.runCode(deaf, { timeoutMs: 1_000 * SLOWNESS })).rejects.toMatchObject({
       code: "kernel_died",
       message: expect.stringContaining("did not stop"),
     });
@@ -61,7 +62,7 @@ pyplot.figure = lambda number: Figure()
 pyplot.close = lambda which: open_figures.clear()
 sys.modules["matplotlib.pyplot"] = pyplot
 kept = 1`;
-    const late = await session.runCode(slow, { timeoutMs: 1_000 });
+    const late = await session.runCode(slow, { timeoutMs: 1_000 * SLOWNESS });
     expect(late).toMatchObject({ timed_out: true, error: { name: "KeyboardInterrupt" } });
     expect(await valueIn(session, "kept")).toBe("1");
   });
