@@ -8,6 +8,7 @@ import path from "node:path";
 import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
+import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
 import { emptyPlace } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
 import { removeSlot, slotsOf } from "./slot-remains.ts";
@@ -40,6 +41,7 @@ const DATA = [
   ...["control", "postgres", "pool", "qemu-root", "log", "run"],
   ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
   ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", SETTINGS_IN_DATA],
+  ...[RESTORE_JOURNAL, `${RESTORE_JOURNAL}.tmp`],
 ];
 /** By these an uninstall knows a data directory (own-data-dir.ts). */
 const SIGNS = ["control", "setup.stamp"];
@@ -48,7 +50,8 @@ const CACHE = [
   ...["agent", "base", "cargo-target", "certificates", "initramfs", "kernel"],
   ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
 ];
-const KEPT_ASIDE = /^control\.before-restore-\d+$/;
+/** What a restore kept, and where a backup or restore that was killed had its parts. */
+const KEPT_ASIDE = /^(control\.before-restore-\d+|\.viv-backup-\d+-\d+)$/;
 const BACKPORTS = "/etc/apt/sources.list.d/vivarium-backports.list";
 /** Name in the directory of copies (update/update-lock.ts). */
 const UPDATE_LOCK = "update.lock";

@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
 import { expect, test } from "vitest";
@@ -24,6 +24,17 @@ test("slots are those of the data directory and its bakes, not of another with a
     true,
   ]);
   expect(await slotsOf("/srv/a", path.join(dir, "none"))).toEqual([]);
+});
+
+test("slots of a data directory are those of every path to it, and a slot without an owner is nobody's", async () => {
+  const slots = path.join(dir, "slots");
+  await mkdir(slots);
+  await symlink(dir, path.join(dir, "link"));
+  await writeFile(path.join(slots, "1"), path.join(dir, "link"));
+  await writeFile(path.join(slots, "2"), `${path.join(dir, "link")}#bake`);
+  await writeFile(path.join(slots, "3"), "");
+  expect((await slotsOf(dir, slots)).toSorted()).toEqual([1, 2]);
+  expect(await slotsOf(process.cwd(), slots)).toEqual([]);
 });
 
 test("machines of sessions are counted by the journal, while their process lives", async () => {

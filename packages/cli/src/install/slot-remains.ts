@@ -9,9 +9,11 @@ import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { isSameDir } from "./directories.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
+const BAKE = "#bake";
 const END_LIMIT_MS = 10_000;
 
 /** Numbers of the slots of a data directory, also of its bakes (`<dir>#bake`). */
@@ -19,9 +21,17 @@ export async function slotsOf(dataDir: string, dir = SLOTS_DIR): Promise<number[
   const owned: number[] = [];
   for (const name of (await readdir(dir).catch(() => [])).filter((one) => /^\d+$/.test(one))) {
     const owner = await readFile(path.join(dir, name), "utf8").catch(() => "");
-    if (owner === dataDir || owner === `${dataDir}#bake`) owned.push(Number(name));
+    if (isOf(dataDir, owner)) owned.push(Number(name));
   }
   return owned;
+}
+
+/** An owner is a data directory as its service named it, which may be through a link. A `#` may be part of its name. */
+function isOf(dataDir: string, owner: string): boolean {
+  if (!path.isAbsolute(owner)) return false;
+  return (
+    isSameDir(owner, dataDir) || (owner.endsWith(BAKE) && isSameDir(owner.slice(0, -BAKE.length), dataDir))
+  );
 }
 
 /** Whether services of other data directories have slots. */
