@@ -197,7 +197,7 @@ test("an archive is not replaced by one that lacks saved states of it which rows
   await expect(save(file, false)).rejects.toThrow(`lack: ${stateOf(1)}, ${stateOf(2)}`);
   expect((await readFile(file)).equals(whole)).toBe(true);
   expect((await readdir(folder)).toSorted()).toEqual(["b.tar.zst", "data"]);
-  // What no row refers to any more is no loss, and another name always can be had.
+  // A state that no row refers to any more is no loss, and another name can always be had.
   expect(await save(join(folder, "c.tar.zst"))).toMatchObject({ missing: [stateOf(1)] });
   await sql.query(
     "update sessions set state = 'destroyed', ended_at = now(), end_reason = 'client_destroy', snapshot_id = null, paused_at = null where id = $1",

@@ -23,7 +23,7 @@ const HOST = [
 ];
 const text = (lines: string[]) => `${lines.join("\n")}\n`;
 
-/** Of each kind that is counted, one that an uninstall could leave. */
+/** One thing of each kind that an uninstall could leave. */
 const LEFT = [
   "process /usr/bin/qemu-system-x86_64 -nodefaults",
   "mount /var/lib/vivarium/pool",

@@ -3,7 +3,7 @@
 /** Longest list of differences of one kind that a failure shows. */
 const SHOWN = 20;
 
-/** Lines of things that come and go on a host by themselves, or by the counting. Each says why it does not count. */
+/** Lines of things that appear and end on a host by themselves, or by the counting. Each says why it does not count. */
 const NOT_COUNTED: { line: RegExp; because: string }[] = [
   {
     line: /^process (-?bash|sh|\/bin\/sh|\/bin\/bash|\/usr\/bin\/env bash|sshd\b.*|\/usr\/sbin\/sshd|\/usr\/lib\/openssh\/\S+)( |$)/,

@@ -53,7 +53,7 @@ const CACHE = [
   ...["agent", "base", "cargo-target", "certificates", "initramfs", "kernel"],
   ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
 ];
-/** What a restore kept, and where a backup or restore that was killed had its parts. */
+/** Keys that a restore kept, and the parts of a backup or restore that was killed. */
 const KEPT_ASIDE = /^(control\.before-restore-\d+|\.viv-backup-\d+-\d+)$/;
 const BACKPORTS = "/etc/apt/sources.list.d/vivarium-backports.list";
 /** Name in the directory of copies (update/update-lock.ts). */

@@ -26,7 +26,7 @@ test("slots are those of the data directory and its bakes, not of another with a
   expect(await slotsOf("/srv/a", path.join(dir, "none"))).toEqual([]);
 });
 
-test("slots of a data directory are those of every path to it, and a slot without an owner is nobody's", async () => {
+test("slots of a data directory are those of every path to it, and a slot without an owner belongs to no directory", async () => {
   const slots = path.join(dir, "slots");
   await mkdir(slots);
   await symlink(dir, path.join(dir, "link"));

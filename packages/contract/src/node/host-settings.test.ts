@@ -10,7 +10,7 @@ const raised = (was: string, now: string): HostSettingChange => ({ setting: "con
 const FORWARDING: HostSettingChange = { setting: "forwarding", was: "0", now: "1" };
 const COUNTS: HostSettingChange = { setting: "conntrack_acct", was: "0", now: "1" };
 
-test("changes are read from the table as they were recorded, and other chains are none", () => {
+test("changes are read from the table as they were recorded, and other chains are not taken for one", () => {
   const changes = [FORWARDING, COUNTS, raised("262144", "1638400")];
   expect(changesIn(listing(changes))).toEqual(changes);
   expect(changesIn(listing([]))).toEqual([]);

@@ -18,10 +18,13 @@ const FLOWS_OF_HOST = 65_536;
 const FLOWS_OF_MACHINE = 12_288;
 
 /** Raises the limit so that no guest's flows push others out of the table. A higher limit of the operator stays. */
-export async function raiseFlowLimit(machines: number, file = MOST_FLOWS): Promise<void> {
+export async function raiseFlowLimit(
+  machines: number,
+  file = MOST_FLOWS,
+  change = changeHostSetting,
+): Promise<void> {
   const needed = FLOWS_OF_HOST + machines * FLOWS_OF_MACHINE;
-  if (Number(await readFile(file, "utf8")) < needed)
-    await changeHostSetting("conntrack_max", String(needed), file);
+  if (Number(await readFile(file, "utf8")) < needed) await change("conntrack_max", String(needed));
 }
 
 /** Makes the kernel count the bytes of flows, which it does for new flows only. */

@@ -96,11 +96,8 @@ export async function isForwarding(): Promise<boolean> {
  * Changes a setting of the host, and records the change first: the last service to stop puts the setting back. Nothing is
  * written if it has the value.
  */
-export async function changeHostSetting(
-  setting: HostSettingChange["setting"],
-  value: string,
-  file = fileOfHostSetting(setting),
-): Promise<void> {
+export async function changeHostSetting(setting: HostSettingChange["setting"], value: string): Promise<void> {
+  const file = fileOfHostSetting(setting);
   const was = (await readFile(file, "utf8")).trim();
   if (was === value) return;
   const record = recordOfChange({ setting, was, now: value });
