@@ -1,18 +1,26 @@
 /** A backup under use: rows, keys and saved states of one instant, from a real database and files that are deleted meanwhile. */
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
+import { identify } from "@vivarium/kit/process-identity";
 import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { backUp } from "../packages/cli/src/backup/back-up.ts";
 import type { BackupManifest } from "../packages/cli/src/backup/manifest.ts";
 import { restoreBackup } from "../packages/cli/src/backup/restore.ts";
+import { beginRestore, moveAside, takeBackUnfinished } from "../packages/cli/src/backup/restore-journal.ts";
 import { readConfig } from "../packages/cli/src/config.ts";
+import { layoutOf } from "../packages/cli/src/supervisor/layout.ts";
+import { requireNoUnfinishedRestore } from "../packages/cli/src/supervisor/unfinished-restore.ts";
 import { createDatabase, createEmptyDatabase } from "../packages/control/test-support/database.ts";
+import { eventually } from "./support/eventually.ts";
 
 const run = promisify(execFile);
+const MAIN = join(import.meta.dirname, "../packages/cli/src/main.ts");
 const NEVER = new AbortController().signal;
 const idOf = (number: number) => String(number).padStart(21, "s");
 const stateOf = (number: number) => `pau_${idOf(number)}`;
@@ -139,6 +147,65 @@ test("a saved state that the node has lost is named, and the rest is saved", asy
   });
 });
 
+/** Turns the pool into one that a file holds, as on a filesystem that shares no blocks, and unmounts it as a boot does. */
+async function moveIntoImage(): Promise<void> {
+  const [pool, image] = [join(dataDir, "pool"), join(dataDir, "pool.img")];
+  await run("truncate", ["-s", "320M", image]);
+  await run("mkfs.xfs", ["-q", "-m", "reflink=1", image]);
+  await rename(pool, `${pool}.before`);
+  await mkdir(pool);
+  await run("mount", ["-t", "xfs", "-o", "loop", image, pool]);
+  await run("cp", ["-a", `${pool}.before/.`, pool]);
+  await run("umount", [pool]);
+}
+
+test("the pool of a stopped service is mounted for its saved states, and no longer than that", async () => {
+  await addPaused(1);
+  await moveIntoImage();
+  const file = join(folder, "b.tar.zst");
+  expect(await save(file)).toMatchObject({ snapshots: [stateOf(1)], missing: [] });
+  expect(await contentsOf(file)).toContain(`s/${stateOf(1)}/mem`);
+  expect(await readdir(join(dataDir, "pool"))).toEqual([]);
+  expect((await run("losetup", ["--associated", join(dataDir, "pool.img")])).stdout).toBe("");
+  expect(await readdir(join(dataDir, "run"))).toEqual([]);
+});
+
+test("a pool that cannot be mounted is said, and no file is made of what is not seen", async () => {
+  await addPaused(1);
+  await writeFile(join(dataDir, "pool.img"), "no filesystem");
+  await expect(save(join(folder, "b.tar.zst"))).rejects.toThrow("the storage pool is not usable");
+  expect((await readdir(folder)).toSorted()).toEqual(["data"]);
+});
+
+test("beside a service that starts, whose pool is not mounted yet, a backup with saved state is refused", async () => {
+  await addPaused(1);
+  await moveIntoImage();
+  await mkdir(join(dataDir, "run"));
+  const holder = { ...identify(process.pid), url: "http://127.0.0.1:1" };
+  await writeFile(join(dataDir, "run/supervisor.lock"), JSON.stringify(holder));
+  await expect(save(join(folder, "b.tar.zst"))).rejects.toThrow("is not mounted");
+});
+
+test("an archive is not replaced by one that lacks saved states of it which rows still refer to", async () => {
+  await addPaused(1);
+  await addPaused(2);
+  const file = join(folder, "b.tar.zst");
+  await save(file);
+  const whole = await readFile(file);
+  await rm(join(dataDir, "pool/s", stateOf(1)), { recursive: true });
+  await expect(save(file)).rejects.toThrow(`has saved states that the new backup would lack: ${stateOf(1)}`);
+  await expect(save(file, false)).rejects.toThrow(`lack: ${stateOf(1)}, ${stateOf(2)}`);
+  expect((await readFile(file)).equals(whole)).toBe(true);
+  expect((await readdir(folder)).toSorted()).toEqual(["b.tar.zst", "data"]);
+  // A state that no row refers to any more is no loss, and another name can always be had.
+  expect(await save(join(folder, "c.tar.zst"))).toMatchObject({ missing: [stateOf(1)] });
+  await sql.query(
+    "update sessions set state = 'destroyed', ended_at = now(), end_reason = 'client_destroy', snapshot_id = null, paused_at = null where id = $1",
+    [idOf(1)],
+  );
+  expect(await save(file)).toMatchObject({ snapshots: [stateOf(2)], missing: [] });
+});
+
 test("a name in the rows that is no id of a saved state leads nowhere", async () => {
   const outside = join(folder, "outside");
   await mkdir(outside);
@@ -205,12 +272,115 @@ test("a backup whose manifest names a saved state elsewhere is refused before an
   expect((await readdir(folder)).toSorted()).toEqual(["b.tar.zst", "data", "manifest.json"]);
 });
 
+/** Files of `other`, but for what every directory has. */
+const namesThere = async () =>
+  (await readdir(join(folder, "other")))
+    .filter((name) => !/^(log|run|pool|pool\.img)$/.test(name))
+    .toSorted();
+
+function vivThere(otherUrl: string, ...argv: string[]) {
+  const env = { ...process.env, DATABASE_URL: otherUrl, VIV_DATA_DIR: join(folder, "other") };
+  return spawn(process.execPath, ["--no-warnings", MAIN, ...argv], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+}
+
+async function endOf(child: ReturnType<typeof vivThere>): Promise<{ code: number | null; err: string }> {
+  const [[code], err] = await Promise.all([once(child, "close"), text(child.stderr), text(child.stdout)]);
+  return { code, err };
+}
+
+test("after a restore that was killed nothing starts as if it were new, and a second one puts all in place", async () => {
+  await addPaused(1, { isHere: false });
+  const file = join(folder, "b.tar.zst");
+  await save(file, false);
+  const other = join(folder, "other");
+  await mkdir(join(other, "control"), { recursive: true });
+  await writeFile(join(other, "control/pepper"), "of before");
+  const otherUrl = await createEmptyDatabase();
+  const client = new pg.Client({ connectionString: otherUrl });
+  await client.connect();
+  try {
+    // The load waits for this lock when it makes the tables.
+    await client.query("select pg_advisory_lock(7483920117)");
+    const killed = vivThere(otherUrl, "restore-backup", "--force", file);
+    await eventually(async () =>
+      expect(JSON.parse(await readFile(join(other, "restore.json"), "utf8")).hasOwnRows).toBe(true),
+    );
+    killed.kill("SIGKILL");
+    await once(killed, "close");
+    expect(await namesThere()).toEqual([
+      "control",
+      expect.stringMatching(/^control\.before/),
+      "restore.json",
+    ]);
+
+    const started = await endOf(vivThere(otherUrl, "up"));
+    expect(started.code).toBe(1);
+    expect(started.err).toContain(`a restore of ${file} into ${other} was interrupted`);
+    expect(started.err).toContain(`viv restore-backup --force --data-dir ${other} ${file}`);
+    const saved = await endOf(vivThere(otherUrl, "backup", join(folder, "c.tar.zst")));
+    expect(saved.err).toContain("was interrupted");
+    // The rows may be there already, and those of before not be had back.
+    const undone = await endOf(vivThere(otherUrl, "restore-backup", "--undo"));
+    expect(undone).toMatchObject({ code: 1, err: expect.stringContaining("Repeat the restore instead") });
+    await client.query("select pg_advisory_unlock_all()");
+    await eventually(async () => {
+      const { rows } = await client.query("select from pg_stat_activity where datname = current_database()");
+      expect(rows).toHaveLength(1);
+    });
+    const { rows } = await putInto(otherUrl, file, true);
+    expect(rows).toBeGreaterThan(0);
+    expect(await readFile(join(other, "control/pepper"))).toEqual(Buffer.alloc(32, 200));
+    expect((await client.query("select id from sessions")).rows).toEqual([{ id: idOf(1) }]);
+    const [control, aside = ""] = await namesThere();
+    expect([control, await readFile(join(other, aside, "pepper"), "utf8")]).toEqual(["control", "of before"]);
+    expect(await namesThere()).toHaveLength(2);
+  } finally {
+    await client.end();
+    await run("umount", [join(other, "pool")]).catch(() => {});
+  }
+});
+
+test("a restore that was killed before the rows is undone, also when the undo is interrupted too", async () => {
+  const layout = layoutOf(dataDir);
+  const cluster = join(layout.postgresDir, "data");
+  await mkdir(cluster, { recursive: true });
+  await writeFile(join(cluster, "PG_VERSION"), "of before");
+  const journal = await beginRestore(layout, "/b", [layout.controlDir, cluster]);
+  await expect(requireNoUnfinishedRestore(layout)).rejects.toThrow("a restore of /b into");
+  await moveAside(layout, journal);
+  for (const made of [layout.controlDir, cluster]) await mkdir(made);
+  await writeFile(join(layout.controlDir, "pepper"), "of the backup");
+  // An undo that ended after its first directory.
+  await rm(cluster, { recursive: true });
+  await rename(join(dataDir, journal.moves[1]?.aside ?? ""), cluster);
+  expect(await takeBackUnfinished(layout)).toBe("/b");
+  expect(await readFile(join(layout.controlDir, "pepper"))).toEqual(Buffer.alloc(32, 200));
+  expect(await readFile(join(cluster, "PG_VERSION"), "utf8")).toBe("of before");
+  expect((await readdir(dataDir)).toSorted()).toEqual(["control", "pool", "postgres"]);
+  await requireNoUnfinishedRestore(layout);
+  await expect(takeBackUnfinished(layout)).rejects.toThrow("was interrupted; nothing was changed");
+});
+
+test("an undone restore into a directory without data leaves none", async () => {
+  const layout = layoutOf(join(folder, "fresh"));
+  await mkdir(layout.dataDir);
+  const journal = await beginRestore(layout, "/b", [layout.controlDir, join(layout.postgresDir, "data")]);
+  await moveAside(layout, journal);
+  await mkdir(join(layout.postgresDir, "data"), { recursive: true });
+  await takeBackUnfinished(layout);
+  expect(await readdir(layout.dataDir)).toEqual(["postgres"]);
+  expect(await readdir(layout.postgresDir)).toEqual([]);
+});
+
 test("the rows of a backup are those of the database", async () => {
   await addPaused(1);
   const file = join(folder, "b.tar.zst");
   await save(file);
   await run("tar", ["--zstd", "-xf", file, "-C", folder, "database.jsonl"]);
-  const text = await readFile(join(folder, "database.jsonl"), "utf8");
-  expect(text).toContain(idOf(1));
-  expect(JSON.parse(text.trim().split("\n").at(-1) ?? "")).toEqual({ rows: expect.any(Number) });
+  const dumped = await readFile(join(folder, "database.jsonl"), "utf8");
+  expect(dumped).toContain(idOf(1));
+  expect(JSON.parse(dumped.trim().split("\n").at(-1) ?? "")).toEqual({ rows: expect.any(Number) });
 });

@@ -53,6 +53,24 @@ test("a model that was baked once is taken by every later set-up, until another 
   expect(fingerprint()).toBe(usual);
 });
 
+test("a baseline of the host's own CPU is made anew where a feature that guests see comes or goes, and for no flag of the kernel", () => {
+  const cpu = (flags: string, model: string) => {
+    const file = join(dataDir, "cpuinfo");
+    writeFileSync(
+      file,
+      `vendor_id\t: V\nmodel name\t: N\nflags\t\t: ${flags}\n\nvendor_id\t: V\nflags\t\t: x\n`,
+    );
+    const script = '. scripts/setup/fingerprint.sh; guest_cpu "$1" "$1/cpuinfo" "$1"';
+    return shell(script, { VIV_CPU_MODEL: model });
+  };
+  expect(cpu("fpu avx2 rep_good avx512f", "host")).toBe(
+    "host\nvendor_id\t: V\nmodel name\t: N\navx2\navx512f\n",
+  );
+  expect(cpu("fpu avx2 pti avx512f", "host")).toBe(cpu("fpu avx2 rep_good avx512f", "host"));
+  expect(cpu("fpu avx2", "host")).not.toBe(cpu("fpu avx2 avx512f", "host"));
+  expect(cpu("fpu avx2", "x86-64-v2")).toBe(cpu("fpu", "x86-64-v2"));
+});
+
 test("emulation that was asked for is not kept once nobody asks for it", () => {
   const usual = fingerprint();
   expect(fingerprint({ VIV_ACCEL: "tcg" })).not.toBe(usual);

@@ -31,6 +31,19 @@ test("the old setting is known after services that were killed: the first one's 
   expect(forwardingAfter("set:0 a:start die", "a:start die", "a:start a:stop")).toBe("01110");
 });
 
+test("an uninstall puts it back, also after services that were killed", () => {
+  expect(forwardingAfter("set:0 a:start die", "uninstall")).toBe("010");
+  expect(forwardingAfter("set:1 a:start die", "uninstall")).toBe("111");
+});
+
+test("bytes of flows are counted while services run alone, also where a firewall has removed the record of that", () => {
+  const counts = (...steps: string[]) => / (\d) \d*$/.exec(` ${forwardingAfter(...steps)}`)?.[1];
+  expect(counts("set:1 a:start count counts a:stop")).toBe("1");
+  expect(counts("set:1 a:start count a:stop counts")).toBe("0");
+  expect(counts("set:1 a:start count die", "uninstall counts")).toBe("0");
+  expect(counts("set:1 a:start count a:keep flush wait:1 a:stop counts")).toBe("0");
+});
+
 test("it stays as somebody else has set it since", () => {
   expect(forwardingAfter("set:0 a:start set:2 a:stop")).toBe("0122");
   // Off while a service ran, then on for good: the note about its old value went with that service.

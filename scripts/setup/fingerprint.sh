@@ -8,17 +8,20 @@ chosen_cpu_model() {
   echo "$choice"
 }
 
-# guest_cpu DATA_DIR: the chosen model, whether emulation is asked for, and what guests see of the host's CPU: with KVM all
-# of it, or with a named model its vendor. Emulated CPUs are the same on every host.
+# guest_cpu DATA_DIR [CPUINFO KVM]: the chosen model, whether emulation is asked for, and what guests see of the host's CPU:
+# with KVM all of it, or with a named model its vendor. Emulated CPUs are the same on every host.
 # The device counts even if the caller may not open it: set-up must not run again for a caller without that right.
 guest_cpu() {
-  local model seen='vendor_id|cpu family|model|model name'
+  local model info=${2:-/proc/cpuinfo} kvm=${3:-/dev/kvm} seen='vendor_id|cpu family|model|model name'
   model=$(chosen_cpu_model "$1")
   echo "$model"
   # Emulation that nobody asks for any more is not kept.
   [ "${VIV_ACCEL:-auto}" != tcg ] || echo tcg
   [ "$model" = host ] || seen=vendor_id
-  [ ! -e /dev/kvm ] || sed '/^$/q' /proc/cpuinfo | grep -E "^($seen)[[:space:]]*:"
+  [ -e "$kvm" ] || return 0
+  sed '/^$/q' "$info" | grep -E "^($seen)[[:space:]]*:"
+  # A baseline does not load where one of these is gone.
+  [ "$model" != host ] || sed -n '/^flags/{p;q}' "$info" | tr ' ' '\n' | grep -Fx -f packages/node/src/qemu/guest-features.txt
 }
 
 # chosen_certificates DATA_DIR: prints auto, none or a file: the choice of now, else of the last set-up.
@@ -43,7 +46,7 @@ guest_certificates() {
 # fingerprint DATA_DIR
 fingerprint() {
   {
-    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts
+    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/qemu/guest-features.txt packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts
     find scripts/setup images guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     guest_certificates "$1" | sha256sum
     stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)"

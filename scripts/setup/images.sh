@@ -134,7 +134,7 @@ point() {
 
 # Inputs of a baseline: it loads only with the same QEMU build, devices and CPU.
 bake_inputs() {
-  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,cpu-model,host-cpu}.ts packages/node/src/qemu/guest-features.txt packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") \
     <(guest_cpu "$DATA_DIR")
 }

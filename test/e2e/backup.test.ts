@@ -68,6 +68,44 @@ test("rows, keys and saved state of a service that is used are restored elsewher
   await there.checkpoints.delete(checkpoint);
 });
 
+test("a restore that is killed while its database runs starts nothing, is taken back, and can be repeated", async () => {
+  const service = await startService();
+  onTestFinished(() => service.stop());
+  const folder = join(dirname(service.facts.dataDir), randomId(8));
+  await mkdir(folder);
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const [file, other] = [join(folder, "b.tar.zst"), join(folder, "data")];
+  expect((await viv("backup", "--data-dir", service.facts.dataDir, file)).code).toBe(0);
+
+  const killed = startVivWith({}, "restore-backup", "--data-dir", other, file);
+  const databases = async () => (await runHostCommand("pgrep", ["-f", `postgres -D ${other}`])).stdout;
+  await eventually(
+    () => expect(existsSync(join(other, "postgres/data/postmaster.pid"))).toBe(true),
+    60_000,
+    2,
+  );
+  killed.kill("SIGKILL");
+  await killed.ended;
+  expect(existsSync(join(other, "restore.json"))).toBe(true);
+  for (const argv of [["up"], ["backup", join(folder, "c.tar.zst")]])
+    expect(await viv(...argv, "--data-dir", other)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`viv restore-backup --data-dir ${other} ${file}`),
+    });
+  const undone = await viv("restore-backup", "--undo", "--data-dir", other);
+  expect(undone.code, undone.err).toBe(0);
+  expect(await databases()).toBe("");
+  for (const name of ["restore.json", "control", "postgres/data"])
+    expect([name, existsSync(join(other, name))]).toEqual([name, false]);
+
+  const restored = await viv("restore-backup", "--data-dir", other, file);
+  expect(restored.code, restored.err).toBe(0);
+  const second = await startService({ dataDir: other });
+  onTestFinished(() => second.stop());
+  const there = new Client({ url: second.facts.url, apiKey: service.facts.apiKey, retries: 0 });
+  expect((await there.sessions.list()).sessions).toEqual([]);
+});
+
 test("a full disk is said, and leaves nothing; a damaged backup changes nothing", async () => {
   const service = await startService();
   onTestFinished(() => service.stop());

@@ -56,15 +56,15 @@ async function create() {
   return client.session(id);
 }
 
-function bake(model: string): Promise<{ code: unknown; said: string }> {
+/** `within`: a command that runs the bake, as its last words. */
+function bake(model: string, within: string[] = []): Promise<{ code: unknown; said: string }> {
   const options = ["--images-dir", imagesDir, "--data-dir", `${imagesDir}/data`, "--version", "1"];
   const env = { ...process.env, VIV_ACCEL: accelerator, VIV_CPU_MODEL: model };
+  const command = [process.execPath, join(ROOT, "packages/node/src/bake.ts"), ...options];
+  const [program = "", ...args] = [...within, ...command];
   return new Promise((resolve) =>
-    execFile(
-      process.execPath,
-      [join(ROOT, "packages/node/src/bake.ts"), ...options],
-      { env },
-      (error, stdout, stderr) => resolve({ code: error?.code ?? 0, said: stdout + stderr }),
+    execFile(program, args, { env }, (error, stdout, stderr) =>
+      resolve({ code: error?.code ?? 0, said: stdout + stderr }),
     ),
   );
 }
@@ -160,4 +160,18 @@ test.each([
   expect(said).toContain(`VIV_CPU_MODEL is ${model}, which ${accelerator} does not have on this host`);
   expect(said).toContain(why);
   expect(existsSync(join(imagesDir, "templates/base/1/.small.tmp"))).toBe(false);
+});
+
+test("a bake switches no forwarding on and leaves no rules in the host's network", async () => {
+  const forwarding = "/proc/sys/net/ipv4/ip_forward";
+  const script = `echo 0 > ${forwarding}; "$@" || true; echo "after: $(cat ${forwarding}) $(nft list tables)."`;
+  const { said } = await bake("no-such-cpu", [
+    join(ROOT, "scripts/in-own-network"),
+    "sh",
+    "-c",
+    script,
+    "sh",
+  ]);
+  expect(said).toContain("unable to find CPU model");
+  expect(said).toContain("after: 0 .");
 });

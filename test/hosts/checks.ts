@@ -1,6 +1,8 @@
 /** The checks of a host as users have it, in their order: each check finds the host as the one before left it. */
 import { readdirSync } from "node:fs";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describeDifferences, differencesOf } from "./census.ts";
 import type { Finished, Host, HostDisks } from "./host.ts";
 import { cutPowerOften } from "./power-cuts.ts";
 
@@ -11,6 +13,10 @@ const UNIT_FILE = "/etc/systemd/system/vivarium.service";
 /** Keeps the downloads of set-up from `--data`, since the host has no network. */
 const UNINSTALL_BUT_CACHE =
   "mv /mnt/vivarium/cache /mnt/vivarium/kept && ./viv uninstall --data --yes </dev/null && mv /mnt/vivarium/kept /mnt/vivarium/cache && ln -sfn /mnt/vivarium/cache /root/.cache/vivarium";
+/** The counting of the host before its set-up, on the host. */
+export const COUNTED_BEFORE = "/var/tmp/counted-before";
+const LOOKS = 10;
+const BETWEEN_LOOKS_MS = 3_000;
 /** How often a part of a check is run again. */
 const DEATHS = 3;
 /** Settings of every command: the certificates that its base template was built with, and what the one before compiled. */
@@ -262,12 +268,26 @@ export const CHECKS: Check[] = [
   },
   {
     name: "uninstall",
-    shows: "viv uninstall removes the service, and with --data all of it",
+    shows: "viv uninstall --data leaves the host as it was before set-up, counted from outside",
     async run({ command }) {
       await command("./viv uninstall --data --yes </dev/null", 10);
+      await requireAsBefore(command);
     },
   },
 ];
+
+/** Compares the host with the counting that was taken before set-up. */
+async function requireAsBefore(command: CheckTools["command"]): Promise<void> {
+  const before = await command(`cat ${COUNTED_BEFORE}`, 2);
+  let found: string[] = [];
+  // systemd takes units and groups away a moment after their last process.
+  for (let look = 1; look <= LOOKS; look++) {
+    found = differencesOf(before, await command("test/hosts/census", 10));
+    if (found.length === 0) return;
+    await sleep(BETWEEN_LOOKS_MS);
+  }
+  throw new Error(describeDifferences(found));
+}
 
 function expectText(text: string, wanted: RegExp, what: string): void {
   if (!wanted.test(text)) throw new Error(`${what} does not match ${wanted}:\n${text.trimEnd()}`);

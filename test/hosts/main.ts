@@ -13,7 +13,7 @@ import { appendFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { CHECKS, type Check, type CheckTools, toolsFor } from "./checks.ts";
+import { CHECKS, type Check, type CheckTools, COUNTED_BEFORE, toolsFor } from "./checks.ts";
 import { continued, type Release, runFolder, savedHost } from "./disks.ts";
 import { Host, type HostDisks, machineArguments } from "./host.ts";
 
@@ -74,6 +74,8 @@ async function setUp(release: Release, disks: HostDisks, saveTo: string): Promis
     say(release, `booted after ${seconds(started)}; setting it up`);
     const show = (text: string) => void (values.quiet || process.stdout.write(text));
     const { command } = toolsFor({ host, disks, folder: path.dirname(saveTo) }, show);
+    // The last check compares with it.
+    await command(`test/hosts/census >${COUNTED_BEFORE}`, 10);
     await command("./setup </dev/null", 60);
     await host.save(saveTo);
     say(release, `set up and saved after ${seconds(started)}`);

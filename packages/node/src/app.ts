@@ -12,7 +12,7 @@ import { DiskGate } from "./disks/gate.ts";
 import { openCgroups } from "./host/cgroup.ts";
 import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
-import { prepareHostNetwork, readHostNetwork, recordsForwardingWasOff } from "./host/host-network.ts";
+import { prepareHostNetwork, readHostChanges, readHostNetwork } from "./host/host-network.ts";
 import { keepHostNetwork } from "./host/keep-host-network.ts";
 import { chooseAccelerators } from "./host/kvm.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
@@ -79,11 +79,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const host = await readHostNetwork(config);
   const gatewayUid = await findUid(config.gatewayUser);
   const { lack } = await prepareHostNetwork(host, gatewayUid);
-  const wasOff = await recordsForwardingWasOff();
   if (lack) log.warn(`this kernel has no timeouts for connections (CONFIG_NF_CONNTRACK_TIMEOUT): ${lack}`);
   await raiseFlowLimit(config.maxMachines).catch((err: unknown) =>
     log.warn({ err }, "the host's table of connections has less room than these machines may fill"),
   );
+  const changes = await readHostChanges();
   const table = new MachineTable(cgroups);
   const network = createNetwork({
     host,
@@ -134,7 +134,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     pool.run(stopping.signal),
     removeLeftovers(deps, stopping.signal),
     snapshots.checkAll(),
-    keepHostNetwork({ host, gatewayUid, wasOff, log }, stopping.signal),
+    keepHostNetwork({ host, gatewayUid, changes, log }, stopping.signal),
     keepFlowLog({ networks: network.networks, log: network.log, say: log }, stopping.signal),
   ];
 

@@ -10,7 +10,7 @@ import { openCgroups } from "./host/cgroup.ts";
 import { claimSlots } from "./host/claims.ts";
 import { chooseAccelerators } from "./host/kvm.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
-import { bakeOwner } from "./host/slots.ts";
+import { bakeOwner, isHostUsed } from "./host/slots.ts";
 import { bakeBaseline } from "./snapshots/bake.ts";
 import { pruneVersions } from "./snapshots/prune-versions.ts";
 
@@ -32,18 +32,23 @@ if (!isSize(size)) throw new Error(`--size is "${size}"; expected one of ${SIZE_
 const accelerators = chooseAccelerators(config.accelerator);
 const owner = bakeOwner(dataDir);
 await claimSlots(owner);
-await bakeBaseline({
-  qemu: await prepareQemuRoot(dataDir),
-  cgroups: await openCgroups(),
-  progress: (line) => process.stdout.write(`  ${line}\n`),
-  owner,
-  imagesDir,
-  template: values.template,
-  version: values.version,
-  size,
-  accelerators,
-  cpuModel: config.cpuModel,
-});
+const cgroups = await openCgroups();
+try {
+  await bakeBaseline({
+    qemu: await prepareQemuRoot(dataDir),
+    cgroups,
+    progress: (line) => process.stdout.write(`  ${line}\n`),
+    owner,
+    imagesDir,
+    template: values.template,
+    version: values.version,
+    size,
+    accelerators,
+    cpuModel: config.cpuModel,
+  });
+} finally {
+  if (!(await isHostUsed(owner))) await cgroups.release();
+}
 for (const version of await pruneVersions(imagesDir))
   process.stdout.write(`  removed ${version}, an old version that nothing here was made from\n`);
 process.exit(0);

@@ -10,9 +10,9 @@ import type { Context } from "../context.ts";
 import { readUnprivilegedBytes } from "../service/read-unprivileged-file.ts";
 import { readBuild } from "../supervisor/build.ts";
 import { type Layout, layoutOf, SAVED_ROWS } from "../supervisor/layout.ts";
-import { refuseCommand, takeForCommand } from "../supervisor/lock.ts";
-import { type Members, pack } from "./archive.ts";
-import { addressOfRunning, databasePlace, hasCluster, startDatabase } from "./database.ts";
+import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
+import { type Members, pack, readFirst } from "./archive.ts";
+import { databasePlace } from "./database.ts";
 import { dumpWithStates } from "./dump-with-states.ts";
 import {
   type BackupManifest,
@@ -24,7 +24,9 @@ import {
   ROWS_FILE,
   STATES_DIR,
 } from "./manifest.ts";
+import type { Head } from "./rows.ts";
 import { buildsOf } from "./saved-state.ts";
+import { withAddress, withPool } from "./source.ts";
 import { makeStaging } from "./staging.ts";
 import { sumsBelow } from "./sums.ts";
 
@@ -34,46 +36,88 @@ interface BackupOptions {
 }
 
 export async function backUp(
-  { config, terminal }: Context,
+  context: Context,
   file: string,
   { savedState, signal }: BackupOptions,
 ): Promise<BackupManifest> {
+  const { config, terminal } = context;
   const layout = layoutOf(config.dataDir, config.imagesDir);
   if (!existsSync(layout.controlDir)) throw noKeys(layout.controlDir);
-  const pool = path.join(layout.dataDir, "pool");
-  const staging = await makeStaging(existsSync(pool) ? pool : layout.dataDir);
-  try {
-    const { head, missing } = await withAddress({ config, terminal }, layout, (url) =>
-      dumpWithStates(url, { dir: staging.dir, pool, savedState }),
-    );
-    signal.throwIfAborted();
-    terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
-    await copyKeys(layout.controlDir, path.join(staging.dir, KEYS_DIR));
-    const snapshots = savedState ? head.snapshots.filter((id) => !missing.includes(id)) : [];
-    const members = await membersOf(layout, staging.dir, snapshots);
-    terminal.note(`viv: computing the sums of ${snapshots.length} saved states and the rest`);
-    const manifest = newManifest({
-      made_at: new Date().toISOString(),
-      made_by: (await readBuild()).version,
-      schema: head.schema,
-      node_id: config.childEnv.VIV_NODE_ID || "nod_local",
-      saved_state: savedState,
-      snapshots,
-      missing,
-      files: await sumsOf(members),
-    });
-    await writeFile(path.join(staging.dir, MANIFEST_FILE), `${JSON.stringify(manifest, null, 2)}\n`);
-    signal.throwIfAborted();
-    terminal.note(`viv: writing ${file}`);
-    // The manifest comes first, so that a restore reads it without unpacking the rest.
-    await pack(file, [{ dir: staging.dir, names: [MANIFEST_FILE] }, ...members], {
-      signal,
-      verify: (names) => verifyAgain(staging.dir, names, manifest),
-    });
-    return manifest;
-  } finally {
-    await staging.remove();
-  }
+  await requireNoUnfinishedRestore(layout);
+  const place = await databasePlace(config);
+  return await withPool({ layout, terminal, isNeeded: savedState }, async ({ pool, isHeld }) => {
+    const staging = await makeStaging(pool ?? layout.dataDir);
+    try {
+      const { head, missing } = await withAddress({ layout, place, isHeld }, (url) =>
+        dumpWithStates(url, { dir: staging.dir, pool: pool ?? layout.dataDir, savedState }),
+      );
+      signal.throwIfAborted();
+      terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
+      const snapshots = savedState ? head.snapshots.filter((id) => !missing.includes(id)) : [];
+      await checkReplaced(file, { wanted: head.snapshots, present: snapshots });
+      const facts = { head, savedState, snapshots, missing };
+      return await write({ context, layout, dir: staging.dir, signal }, file, facts);
+    } finally {
+      await staging.remove();
+    }
+  });
+}
+
+interface Writing {
+  context: Context;
+  layout: Layout;
+  /** Where the parts are collected. */
+  dir: string;
+  signal: AbortSignal;
+}
+
+async function write(
+  { context: { config, terminal }, layout, dir, signal }: Writing,
+  file: string,
+  facts: { head: Head; savedState: boolean; snapshots: string[]; missing: string[] },
+): Promise<BackupManifest> {
+  const { head, savedState, snapshots, missing } = facts;
+  await copyKeys(layout.controlDir, path.join(dir, KEYS_DIR));
+  const members = await membersOf(layout, dir, snapshots);
+  terminal.note(`viv: computing the sums of ${snapshots.length} saved states and the rest`);
+  const manifest = newManifest({
+    made_at: new Date().toISOString(),
+    made_by: (await readBuild()).version,
+    schema: head.schema,
+    node_id: config.childEnv.VIV_NODE_ID || "nod_local",
+    saved_state: savedState,
+    snapshots,
+    missing,
+    files: await sumsOf(members),
+  });
+  await writeFile(path.join(dir, MANIFEST_FILE), `${JSON.stringify(manifest, null, 2)}\n`);
+  signal.throwIfAborted();
+  terminal.note(`viv: writing ${file}`);
+  // The manifest comes first, so that a restore reads it without unpacking the rest.
+  await pack(file, [{ dir, names: [MANIFEST_FILE] }, ...members], {
+    signal,
+    verify: (names) => verifyAgain(dir, names, manifest),
+  });
+  return manifest;
+}
+
+/** Refuses to replace an archive by one without saved states that it has, and that rows still refer to. */
+async function checkReplaced(
+  file: string,
+  { wanted, present }: { wanted: readonly string[]; present: readonly string[] },
+): Promise<void> {
+  if (!existsSync(file)) return;
+  // Any other file is replaced, as --force says.
+  const before = await readFirst(file, MANIFEST_FILE)
+    .then((text) => JSON.parse(text) as Partial<BackupManifest>)
+    .catch(() => undefined);
+  if (!Array.isArray(before?.snapshots)) return;
+  const lost = before.snapshots.filter((id) => wanted.includes(id) && !present.includes(id));
+  if (lost.length === 0) return;
+  const named = `${lost.slice(0, 5).join(", ")}${lost.length > 5 ? ` and ${lost.length - 5} more` : ""}`;
+  throw new CliError(`${file} has saved states that the new backup would lack: ${named}`, {
+    hint: "It was not replaced. Give --saved-state if it was left out; else write to another name, and keep this file: it may be the last one with them.",
+  });
 }
 
 /** Files of saved states get and lose names while the service makes and deletes others; their content never changes. */
@@ -84,28 +128,6 @@ async function verifyAgain(dir: string, names: string[], { files }: BackupManife
   throw new CliError(`files changed while they were saved: ${wrong.slice(0, 5).join(", ")}`, {
     hint: "Nothing was written. Try again.",
   });
-}
-
-/** Calls `work` with the database's address: of the service that runs, or of a database that runs for this alone. */
-async function withAddress<T>(
-  { config }: Context,
-  layout: Layout,
-  work: (url: string) => Promise<T>,
-): Promise<T> {
-  const place = await databasePlace(config);
-  if (place.url !== undefined) return await work(place.url);
-  if (!hasCluster(layout)) return await work(await addressOfRunning(layout, place));
-  const lock = await takeForCommand(layout.lockFile, "viv backup");
-  if ("holder" in lock) {
-    refuseCommand(lock.holder, layout.dataDir);
-    return await work(await addressOfRunning(layout, place));
-  }
-  try {
-    const database = await startDatabase(layout, place);
-    return await work(database.url).finally(() => database.stop());
-  } finally {
-    await lock.release();
-  }
 }
 
 /** The directory belongs to control's user, which could have put links there. */

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
+import { isSameDir } from "../install/directories.ts";
 import { listInstalled } from "../install/installed.ts";
 import type { Layout } from "../supervisor/layout.ts";
 import { logFile, makeUserDirs } from "../supervisor/layout.ts";
@@ -18,7 +19,7 @@ export interface DatabasePlace {
 
 /** As the environment says, else as the settings of the unit that serves the data directory. */
 export async function databasePlace(config: CliConfig): Promise<DatabasePlace> {
-  const unit = (await listInstalled()).find(({ dataDir }) => dataDir === config.dataDir);
+  const unit = (await listInstalled()).find(({ dataDir }) => isSameDir(dataDir, config.dataDir));
   return {
     url: config.databaseUrl ?? (unit?.settings.DATABASE_URL || undefined),
     controlUser: config.childEnv.VIV_CONTROL_USER || unit?.settings.VIV_CONTROL_USER || SERVICE_USER,

@@ -5,6 +5,7 @@
 import type { CliConfig } from "../config.ts";
 import { layoutOf, makeBaseDirs } from "../supervisor/layout.ts";
 import { takeUnserved } from "../supervisor/lock.ts";
+import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
 import { loadRows, readSchemaState } from "./rows.ts";
 
@@ -37,6 +38,7 @@ async function withDatabase<T>(
   await makeBaseDirs(layout);
   const lock = await takeUnserved(layout, command);
   try {
+    await requireNoUnfinishedRestore(layout);
     const place = await databasePlace(config);
     if (place.url !== undefined) return await work(place.url);
     const database = await startDatabase(layout, place);

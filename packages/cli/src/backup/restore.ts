@@ -3,11 +3,10 @@
  * the manifest's sums before anything is touched. What the data directory had is moved aside and kept.
  */
 import { existsSync } from "node:fs";
-import { chown, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 import { syncPath } from "@vivarium/kit/durable-file";
-import { UndoStack } from "@vivarium/kit/undo-stack";
 import { CliError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
 import { readBuild } from "../supervisor/build.ts";
@@ -29,6 +28,14 @@ import {
   readManifest,
   STATES_DIR,
 } from "./manifest.ts";
+import {
+  beginRestore,
+  finishRestore,
+  moveAside,
+  noteOwnRows,
+  undoRestore,
+  undoUnfinishedRestore,
+} from "./restore-journal.ts";
 import { checkLoad, loadRows } from "./rows.ts";
 import { placeBuild, placeSnapshot } from "./saved-state.ts";
 import { makeStaging } from "./staging.ts";
@@ -58,6 +65,8 @@ export async function restoreBackup(
   const lock = await takeUnserved(layout, "viv restore-backup");
   try {
     const place = await databasePlace(config);
+    const undone = await undoUnfinishedRestore(layout);
+    if (undone) terminal.note(`viv: the restore of ${undone.backup}, which was interrupted, is undone first`);
     if (!force) checkUnused(layout);
     if (place.url !== undefined) await checkLoad(place.url, { keepAside: force ? "restore" : undefined });
     await mountPool(layout);
@@ -68,7 +77,7 @@ export async function restoreBackup(
       await verify(staging.dir, manifest);
       terminal.note("viv: every file is as the manifest says");
       signal.throwIfAborted();
-      return { manifest, ...(await put({ layout, place, force, dir: staging.dir }, manifest)) };
+      return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
     } finally {
       await staging.remove();
     }
@@ -102,12 +111,14 @@ interface Putting {
   layout: Layout;
   place: DatabasePlace;
   force: boolean;
+  /** The backup. */
+  file: string;
   /** Where the backup is unpacked. */
   dir: string;
 }
 
-/** Puts everything in its place. Until the rows are loaded, a failure puts back what was there. */
-async function put({ layout, place, force, dir }: Putting, manifest: BackupManifest) {
+/** Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal. */
+async function put({ layout, place, force, file, dir }: Putting, manifest: BackupManifest) {
   const { dataDir, controlDir, postgresDir, imagesDir } = layout;
   for (const id of manifest.snapshots)
     await placeSnapshot(path.join(dir, STATES_DIR, id), path.join(dataDir, "pool/s", id), imagesDir);
@@ -115,36 +126,27 @@ async function put({ layout, place, force, dir }: Putting, manifest: BackupManif
     await placeBuild(path.join(dir, QEMU_DIR, build), path.join(dataDir, QEMU_DIR, build));
 
   const user = await ensureServiceUser(place.controlUser);
-  const undo = new UndoStack();
-  const aside: string[] = [];
-  const stamp = new Date().toISOString().replaceAll(/\D/g, "").slice(0, 14);
-  const moveAside = async (source: string) => {
-    const target = `${source}.before-restore-${stamp}`;
-    if (!existsSync(source)) return undo.push(source, () => rm(source, { recursive: true, force: true }));
-    await rename(source, target);
-    aside.push(target);
-    undo.push(source, async () => {
-      await rm(source, { recursive: true, force: true });
-      await rename(target, source);
-    });
-  };
+  const cluster = path.join(postgresDir, "data");
+  if (place.url === undefined) await stopLeftPostgres(cluster);
+  const journal = await beginRestore(layout, file, [
+    controlDir,
+    ...(place.url === undefined ? [cluster] : []),
+  ]);
   try {
-    await moveAside(controlDir);
+    await moveAside(layout, journal);
     await putKeys(path.join(dir, KEYS_DIR), controlDir, user);
-    if (place.url === undefined) {
-      await stopLeftPostgres(path.join(postgresDir, "data"));
-      await moveAside(path.join(postgresDir, "data"));
-    }
+    if (place.url !== undefined) await noteOwnRows(layout, journal);
     const loaded = await load({ layout, place, force }, path.join(dir, ROWS_FILE));
+    const aside = await finishRestore(layout, journal);
     if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
     return { rows: loaded.rows, aside };
   } catch (error) {
-    await undo.unwind();
+    await undoRestore(layout, journal);
     throw error;
   }
 }
 
-async function load({ layout, place, force }: Omit<Putting, "dir">, file: string) {
+async function load({ layout, place, force }: Omit<Putting, "dir" | "file">, file: string) {
   if (place.url !== undefined)
     return await loadRows(place.url, file, { keepAside: force ? "restore" : undefined });
   const database = await startDatabase(layout, place);

@@ -10,6 +10,7 @@ import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { isSameDir } from "../install/directories.ts";
 import {
   addressesOf,
   checkFree,
@@ -157,14 +158,15 @@ async function installLocked(
   );
 }
 
-/** A data directory that nobody names is that of the unit, as for the other verbs about units. */
+/** A data directory that nobody names, or names by a link, is that of the unit, as for the other verbs about units. */
 export function dataDirFor(
   { dataDir, childEnv }: Pick<CliConfig, "dataDir" | "childEnv">,
   options: { dataDir?: string },
   unit: Pick<Installed, "dataDir"> | undefined,
 ): string {
   const isNamed = options.dataDir !== undefined || Boolean(childEnv.VIV_DATA_DIR);
-  return isNamed ? dataDir : (unit?.dataDir ?? dataDir);
+  if (unit && (!isNamed || isSameDir(dataDir, unit.dataDir))) return unit.dataDir;
+  return dataDir;
 }
 
 /** The copy that is kept beside the one that runs: the newest other one. */

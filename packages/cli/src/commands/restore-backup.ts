@@ -2,34 +2,42 @@
 import path from "node:path";
 import { putRows } from "../backup/put-rows.ts";
 import { restoreBackup } from "../backup/restore.ts";
-import { CliError } from "../cli-error.ts";
+import { takeBackUnfinished } from "../backup/restore-journal.ts";
+import { CliError, UsageError } from "../cli-error.ts";
 import { requireRootFor } from "../install/systemd.ts";
 import { withInterrupt } from "../service/interrupt.ts";
-import { SAVED_ROWS } from "../supervisor/layout.ts";
+import { layoutOf, makeBaseDirs, SAVED_ROWS } from "../supervisor/layout.ts";
+import { takeUnserved } from "../supervisor/lock.ts";
 import { type Call, Verb } from "./verb.ts";
 
 export function restoreBackupCommand(): Verb {
   return new Verb("restore-backup", [
     "sudo viv restore-backup /srv/backups/vivarium.tar.zst",
     "sudo viv restore-backup --data-dir /srv/other /srv/backups/vivarium.tar.zst",
+    "sudo viv restore-backup --undo",
   ])
     .summary("put a backup in place")
     .description(
       `Put a backup of viv backup into a data directory. The service must be stopped. Every file is compared with its
 sum before anything is touched. A directory with data is refused; with --force the data is moved aside and kept. A backup of
 a later version is refused; one of an earlier version is brought up to date by the next start. A file control/rows-….jsonl
-of the data directory, with the rows of before an update, is put back too, with --force.`,
+of the data directory, with the rows of before an update, is put back too, with --force. After a restore that was killed
+the service does not start: repeat the restore, or take it back with --undo.`,
     )
-    .argument("<file>", "made by viv backup, or rows of before an update")
+    .argument("[file]", "made by viv backup, or rows of before an update")
     .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--force", "move aside what the data directory has")
+    .option("--undo", "put back what was there before a restore that was interrupted")
     .option("--json", "print {made_at, made_by, schema, rows, snapshots, missing, aside}")
     .does(restore);
 }
 
-async function restore(call: Call<{ force?: boolean }>, name: string): Promise<void> {
+async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: string): Promise<void> {
   requireRootFor("restore-backup");
-  const { force = false } = call.options;
+  const { force = false, undo = false } = call.options;
+  if (undo === (name !== undefined))
+    throw new UsageError("give the file to restore, or --undo to take back a restore that was interrupted");
+  if (name === undefined) return await takeBack(call);
   if (SAVED_ROWS.test(path.basename(name))) return await restoreRows(call, path.resolve(name), force);
   const { manifest, rows, aside } = await withInterrupt((signal) =>
     restoreBackup(call, path.resolve(name), { force, signal }),
@@ -41,6 +49,14 @@ async function restore(call: Call<{ force?: boolean }>, name: string): Promise<v
     "start the service: viv up, or systemctl start of its unit",
   ];
   call.print({ made_at, made_by, schema, rows, snapshots, missing, aside }, () => lines.join("\n"));
+}
+
+async function takeBack(call: Call): Promise<void> {
+  const layout = layoutOf(call.config.dataDir);
+  await makeBaseDirs(layout);
+  const lock = await takeUnserved(layout, "viv restore-backup");
+  const backup = await takeBackUnfinished(layout).finally(() => lock.release());
+  call.print({ undone: backup }, () => `${layout.dataDir} is as it was before the restore of ${backup}`);
 }
 
 /** Rows alone, that a start saved before it changed the schema. */

@@ -6,11 +6,15 @@ import { beforeEach, expect, test, vi } from "vitest";
 import { dir, viv } from "../../test-support/program.ts";
 import { CliError } from "../cli-error.ts";
 import type { Installed } from "../install/installed.ts";
-import type { Removal } from "../install/removal.ts";
+import type { Removal, Step } from "../install/removal.ts";
 
 /** Calls of the verb. Nothing is removed here: the steps would be those of this host. */
 const seen: { events: string[]; removals: Removal[] } = vi.hoisted(() => ({ events: [], removals: [] }));
-const host: { units: Installed[]; isLocked: boolean } = vi.hoisted(() => ({ units: [], isLocked: false }));
+const host: { units: Installed[]; isLocked: boolean; steps: Step[] } = vi.hoisted(() => ({
+  units: [],
+  isLocked: false,
+  steps: [],
+}));
 
 vi.mock("../install/systemd.ts", async (original) => ({
   ...(await original<object>()),
@@ -25,7 +29,7 @@ vi.mock("../install/removal.ts", async (original) => ({
   stepsOf: (removal: Removal) => {
     seen.events.push("steps");
     seen.removals.push(removal);
-    return [];
+    return host.steps;
   },
 }));
 vi.mock("../service/stop-service.ts", () => ({
@@ -41,7 +45,7 @@ vi.mock("../update/update-lock.ts", () => ({
 
 beforeEach(async () => {
   [seen.events, seen.removals] = [[], []];
-  [host.units, host.isLocked] = [[], false];
+  [host.units, host.isLocked, host.steps] = [[], false, []];
   await writeFile(path.join(dir, "control/pepper"), "x");
 });
 
@@ -129,4 +133,41 @@ test("builds of set-up are removed where the unit's settings have them, and imag
   await uninstall("--data", "--yes");
   expect(seen.removals[1]?.cacheDirs).toContain("/nowhere/kept");
   expect(existsSync(dir)).toBe(true);
+});
+
+test("only what is gone afterwards is said to be removed; a step that fails in any way is left, and the others run", async () => {
+  let isThere = true;
+  host.steps = [
+    { what: "one that stays silently", isThere: () => true, remove: async () => {} },
+    {
+      what: "one that cannot be looked for",
+      isThere: () => {
+        throw new Error("no rights");
+      },
+      remove: async () => {},
+    },
+    {
+      what: "one that fails",
+      isThere: () => true,
+      remove: async () => {
+        throw new Error("busy");
+      },
+    },
+    {
+      what: "one that goes",
+      isThere: () => isThere,
+      remove: async () => {
+        isThere = false;
+      },
+    },
+  ];
+  const { code, err } = await uninstall();
+  expect(code).toBe(1);
+  expect(err.split("\n").filter((line) => line.startsWith("  "))).toEqual([
+    "  LEFT     one that stays silently: it is still there",
+    "  LEFT     one that cannot be looked for: no rights",
+    "  LEFT     one that fails: busy",
+    "  removed  one that goes",
+  ]);
+  expect(err).toContain("something is left; viv uninstall may be repeated");
 });

@@ -189,9 +189,11 @@ function removalOf(
 async function runSteps(steps: readonly Step[], terminal: Terminal): Promise<number> {
   let left = 0;
   for (const { what, isThere, remove } of steps) {
-    if (!(await isThere())) continue;
     try {
+      if (!(await isThere())) continue;
       await remove();
+      // Only what is looked for and not found is said to be removed.
+      if (await isThere()) throw new Error("it is still there");
       terminal.note(`  removed  ${what}`);
     } catch (error) {
       left++;

@@ -1,5 +1,5 @@
 /** Directories as the operator has them: behind links, or where a filesystem is mounted. */
-import { realpathSync } from "node:fs";
+import { realpathSync, statSync } from "node:fs";
 import { lstat, readdir } from "node:fs/promises";
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
@@ -15,9 +15,11 @@ export async function emptyPlace(dir: string): Promise<"link" | "mount" | undefi
   return names.length === 0 ? place : undefined;
 }
 
-/** Whether two paths are one directory. */
+/** Whether two paths are one directory, also through links and mounts of it elsewhere. */
 export function isSameDir(one: string, other: string): boolean {
-  return resolveLinks(one) === resolveLinks(other);
+  if (resolveLinks(one) === resolveLinks(other)) return true;
+  const [a, b] = [one, other].map((dir) => statSync(dir, { bigint: true, throwIfNoEntry: false }));
+  return a !== undefined && b !== undefined && a.dev === b.dev && a.ino === b.ino;
 }
 
 /** The path without links. A directory that does not exist yet has those of its parents resolved. */

@@ -95,6 +95,19 @@ test("what all services share is removed with the last one alone", () => {
   expect(whats(true).filter((what) => shared.test(what))).toHaveLength(5);
 });
 
+test("data that stays is root's before the users are removed, also where they stay for another service", () => {
+  const whats = (which: Partial<Removal>) => stepsOf({ ...removal, ...which }).map(({ what }) => what);
+  const rights = `rights of the service's users to keys and database in ${removal.dataDir}, which are root's now`;
+  const last = whats({ isLast: true });
+  expect(last.filter((what) => what === rights || what.startsWith("user "))).toEqual([
+    rights,
+    "user vivarium-gateway",
+    "user vivarium",
+  ]);
+  expect(whats({})).toContain(rights);
+  expect(whats({ isLast: true, withData: true })).not.toContain(rights);
+});
+
 test("a link to the data directory, once empty, is nothing that is left", async () => {
   const link = path.join(dir, "link");
   await symlink(removal.dataDir, link);

@@ -6,11 +6,15 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
 import path from "node:path";
 import { MACHINES_UNIT } from "@vivarium/contract/node";
+import { findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
+import { removeHostTable } from "../supervisor/host-settings.ts";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
+import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
 import { emptyPlace } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
-import { removeSlot, slotsOf } from "./slot-remains.ts";
+import { disown, ownedBy } from "./ownership.ts";
+import { OWN_GROUP, removeGroups, removeSlots, slotsOf } from "./slot-remains.ts";
 import { UNITS_DIR } from "./systemd.ts";
 import { readUnit } from "./unit-text.ts";
 
@@ -40,6 +44,7 @@ const DATA = [
   ...["control", "postgres", "pool", "qemu-root", "log", "run"],
   ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
   ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", SETTINGS_IN_DATA],
+  ...[RESTORE_JOURNAL, `${RESTORE_JOURNAL}.tmp`],
 ];
 /** By these an uninstall knows a data directory (own-data-dir.ts). */
 const SIGNS = ["control", "setup.stamp"];
@@ -48,7 +53,8 @@ const CACHE = [
   ...["agent", "base", "cargo-target", "certificates", "initramfs", "kernel"],
   ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
 ];
-const KEPT_ASIDE = /^control\.before-restore-\d+$/;
+/** Keys that a restore kept, and the parts of a backup or restore that was killed. */
+const KEPT_ASIDE = /^(control\.before-restore-\d+|\.viv-backup-\d+-\d+)$/;
 const BACKPORTS = "/etc/apt/sources.list.d/vivarium-backports.list";
 /** Name in the directory of copies (update/update-lock.ts). */
 const UPDATE_LOCK = "update.lock";
@@ -60,11 +66,9 @@ export function stepsOf(removal: Removal): Step[] {
     ...unitSteps(removal),
     copiesStep(removal.copiesDir),
     {
-      what: `slots, namespaces and links of machines of ${dataDir}`,
+      what: `slots, namespaces, links and groups of machines of ${dataDir}`,
       isThere: async () => (await slotsOf(dataDir)).length > 0,
-      remove: async () => {
-        for (const slot of await slotsOf(dataDir)) await removeSlot(slot);
-      },
+      remove: async () => removeSlots(await slotsOf(dataDir)),
     },
     ...(isLast ? sharedSteps() : []),
     {
@@ -73,6 +77,8 @@ export function stepsOf(removal: Removal): Step[] {
       remove: () => must("umount", path.join(dataDir, "pool")),
     },
     fileStep(path.join(dataDir, "run")),
+    ...(withData ? [] : [disownStep(dataDir)]),
+    ...(isLast ? [GATEWAY_USER, SERVICE_USER].map(userStep) : []),
     ...(withData ? dataSteps(removal) : []),
     ...(withData && isLast ? [...removal.cacheDirs.map(cacheStep), fileStep(BACKPORTS)] : []),
   ];
@@ -135,18 +141,33 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
 function sharedSteps(): Step[] {
   return [
     {
-      what: "nft table inet vivarium",
+      what: "nft table inet vivarium, and the host's settings that nodes changed",
       isThere: async () => (await run("nft", "list", "table", "inet", "vivarium")).code === 0,
-      remove: () => must("nft", "delete", "table", "inet", "vivarium"),
+      remove: async () => {
+        const { code, stderr } = await removeHostTable();
+        if (code !== 0) throw new Error(`nft delete table inet vivarium: ${stderr.trim()}`);
+      },
     },
     {
-      what: "cgroup /sys/fs/cgroup/vivarium",
-      isThere: () => existsSync("/sys/fs/cgroup/vivarium"),
-      remove: () => removeGroups("/sys/fs/cgroup/vivarium"),
+      what: `cgroup ${OWN_GROUP}`,
+      isThere: () => existsSync(OWN_GROUP),
+      remove: () => removeGroups(OWN_GROUP),
     },
     fileStep(RUN_DIR),
-    ...[GATEWAY_USER, SERVICE_USER].map(userStep),
   ];
+}
+
+/**
+ * The users go with the last service, and a later user of the host may get their numbers: what they own would be that
+ * one's. The next start gives it back (supervisor/layout.ts).
+ */
+function disownStep(dataDir: string): Step {
+  const ofUsers = async () => [...new Set(await Promise.all([GATEWAY_USER, SERVICE_USER].map(findAccount)))];
+  return {
+    what: `rights of the service's users to keys and database in ${dataDir}, which are root's now`,
+    isThere: async () => (await ownedBy(dataDir, await ofUsers())).length > 0,
+    remove: async () => disown(dataDir, await ofUsers()),
+  };
 }
 
 /** A user that set-up did not make, as an operator may have, has a home or a shell, and is left. */
@@ -202,13 +223,6 @@ function fileStep(file: string): Step {
     isThere: () => existsSync(file),
     remove: () => rm(file, { recursive: true, force: true }),
   };
-}
-
-/** Groups are directories that only `rmdir` removes, the inner ones first. */
-async function removeGroups(dir: string): Promise<void> {
-  for (const entry of await readdir(dir, { withFileTypes: true }))
-    if (entry.isDirectory()) await removeGroups(path.join(dir, entry.name));
-  await rmdir(dir);
 }
 
 /** Moves a file to a place that may be on another filesystem. */

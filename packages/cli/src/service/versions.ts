@@ -6,6 +6,7 @@ import type { Health } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
+import { isSameDir } from "../install/directories.ts";
 import { listInstalled } from "../install/installed.ts";
 import { readBuild } from "../supervisor/build.ts";
 import { layoutOf } from "../supervisor/layout.ts";
@@ -67,7 +68,7 @@ export async function readVersions(config: CliConfig): Promise<Versions> {
 }
 
 async function readUnitVersions(dataDir: string): Promise<Versions["unit"]> {
-  const installed = (await listInstalled()).find((one) => one.dataDir === dataDir);
+  const installed = (await listInstalled()).find((one) => isSameDir(one.dataDir, dataDir));
   if (!installed) return undefined;
   const { name, copy: current } = installed;
   const copies = await listCopies(copiesDirOf(name));

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { chmod, chown, mkdir } from "node:fs/promises";
+import { chmod, chown, lchown, lstat, mkdir, readdir } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 
@@ -41,8 +41,22 @@ export async function makeUserDirs(layout: Layout, user: Account): Promise<void>
   await makeDir(layout.postgresDir, 0o755);
   for (const dir of [layout.controlDir, layout.postgresSocketDir]) {
     await makeDir(dir, 0o700);
-    await chown(dir, user.uid, user.gid);
+    await giveTo(dir, user);
   }
+}
+
+/**
+ * After an uninstall the files in it are root's, and those of a copy may be another user's. They are given with the
+ * directory, which is so the last: as long as it is not the user's, that user can have put nothing into it.
+ */
+async function giveTo(dir: string, { uid, gid }: Account): Promise<void> {
+  const owner = (await lstat(dir)).uid;
+  for (const name of owner === uid ? [] : await readdir(dir)) {
+    const file = path.join(dir, name);
+    const found = await lstat(file);
+    if (found.isFile() && found.nlink === 1 && found.uid === owner) await lchown(file, uid, gid);
+  }
+  await chown(dir, uid, gid);
 }
 
 /** Whether a kernel and the base template exist: no machine can start without them. */

@@ -1,14 +1,11 @@
 /** The services that run on this host. The last one to stop removes what all share: the nft table and the machines' unit. */
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
+import { removeHostTable } from "./host-settings.ts";
 import { findHolder, takeLock } from "./lock.ts";
-
-const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
-/** Chain that the node creates when it switches forwarding on (node/src/host/host-network.ts). */
-const FORWARDING_WAS_OFF = "forwarding_was_off";
 
 const PATHS = {
   /** Directory in which the nodes of this host claim slots, for all data directories. */
@@ -22,7 +19,7 @@ const PATHS = {
 /**
  * Registers this service; call before a node starts. The returned function ends that, and removes table and unit if no
  * other service is registered and no slot is claimed: machines that keep running, of any service, need both. The host's
- * forwarding is then switched off too, if a node switched it on.
+ * settings that nodes have changed, as forwarding, are then put back.
  */
 export async function registerService(
   url: string,
@@ -35,8 +32,7 @@ export async function registerService(
     const slots = (await namesIn(slotsDir)).filter((name) => /^\d+$/.test(name));
     const isNeeded = slots.length > 0 || (await countServices(servicesDir)) > 0;
     if (isNeeded) return;
-    await stopForwarding(table);
-    await runHostCommand("nft", ["delete", "table", ...table]);
+    await removeHostTable(table);
     await stopTransientUnit(unit);
   };
 }
@@ -46,13 +42,6 @@ async function stopTransientUnit(unit: string): Promise<void> {
   const { stdout } = await runHostCommand("systemctl", ["show", "--property=FragmentPath", unit]);
   if (!stdout.startsWith("FragmentPath=/run/systemd/transient/")) return;
   await runHostCommand("systemctl", ["stop", unit]);
-}
-
-/** Switches forwarding off if a node switched it on and it is still on. */
-async function stopForwarding(table: string[]): Promise<void> {
-  const wasOff = await runHostCommand("nft", ["list", "chain", ...table, FORWARDING_WAS_OFF]);
-  if (wasOff.code !== 0) return;
-  if ((await readFile(FORWARDING, "utf8")).trim() === "1") await writeFile(FORWARDING, "0");
 }
 
 /** Counts the services of this host that run; removes the files of those that were killed. */

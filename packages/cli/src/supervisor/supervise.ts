@@ -35,6 +35,7 @@ import { registerService } from "./registered-services.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
 import { checkReach, ensureServiceUser, GATEWAY_USER, SERVICE_USER } from "./service-user.ts";
+import { requireNoUnfinishedRestore } from "./unfinished-restore.ts";
 import { takeLockAfterCommands } from "./wait-for-lock.ts";
 
 /** How control begins the line in which it says why it ends at its start. */
@@ -75,6 +76,7 @@ export async function supervise(
   const supervision = { config, terminal, layout, logs, parts, keepers, stopping: stopping.signal };
   let lastLine = STOPPED;
   try {
+    await requireNoUnfinishedRestore(layout);
     await startAll(supervision);
     if (!(await announce(supervision, startedAt))) return EXIT.failed;
     terminal.note(`stopping (${await stopSignal}) …`);

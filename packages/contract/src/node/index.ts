@@ -1,5 +1,6 @@
 /** Exports of contract/node. */
 export * from "./calls.ts";
+export * from "./host-settings.ts";
 export * from "./machines-unit.ts";
 export * from "./network.ts";
 export * from "./opening.ts";

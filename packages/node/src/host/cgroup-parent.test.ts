@@ -4,7 +4,14 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { CgroupHierarchy } from "@vivarium/kit/cgroup-hierarchy";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
-import { type CgroupHost, placeOn, possibleParents, prepareParent, THIS_HOST } from "./cgroup-parent.ts";
+import {
+  type CgroupHost,
+  placeOn,
+  possibleParents,
+  prepareParent,
+  releaseParent,
+  THIS_HOST,
+} from "./cgroup-parent.ts";
 
 const ALL = "cpuset cpu io memory hugetlb pids";
 const UNIT = "system.slice/vivarium-machines.service";
@@ -119,6 +126,28 @@ test("a start that fails because another service was quicker is no failure", asy
 test("a unit that cannot be started is a lack, with systemd's words", async () => {
   const { host } = withSystemd(["inactive"], "", "Failed to connect to bus");
   expect(await prepareParent(host)).toEqual({ lack: expect.stringContaining("Failed to connect to bus") });
+});
+
+test("a unit that was made is stopped once nothing needs it, and an installed one runs on", async () => {
+  makeGroup(UNIT, ALL);
+  const made = withSystemd(["active"], "/run/systemd/transient/vivarium-machines.service");
+  await releaseParent(made.host, await prepareParent(made.host));
+  expect(made.commands).toEqual([["systemctl", "stop", "vivarium-machines.service"]]);
+  const installed = withSystemd(["active"], "/etc/systemd/system/vivarium-machines.service");
+  await releaseParent(installed.host, await prepareParent(installed.host));
+  expect(installed.commands).toEqual([]);
+});
+
+test("our own group is removed, unless a machine has one below it", async () => {
+  const host = without();
+  const group = path.join(root, "vivarium");
+  mkdirSync(path.join(group, "slot-1"), { recursive: true });
+  await releaseParent(host, { group, controllers: [] });
+  expect(existsSync(group)).toBe(true);
+  rmSync(path.join(group, "slot-1"), { recursive: true });
+  await releaseParent(host, { group, controllers: [] });
+  expect(existsSync(group)).toBe(false);
+  await releaseParent(host, { lack: "no cgroup v2" });
 });
 
 test("groups of machines are looked for at every place that a version or a start gave them", () => {

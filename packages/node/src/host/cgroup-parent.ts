@@ -4,7 +4,7 @@
  * unit and the end of a login session. Elsewhere it is a group below the root.
  */
 import { existsSync } from "node:fs";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { MACHINES_UNIT, MACHINES_UNIT_PROPERTIES } from "@vivarium/contract/node";
 import {
@@ -67,6 +67,16 @@ export async function prepareParent(host: CgroupHost): Promise<Parent> {
   } catch (error) {
     return { lack: (error as Error).message };
   }
+}
+
+/** Stops the unit if it is a transient one; an installed one stays. Our own group is removed once it is empty. */
+export async function releaseParent(host: CgroupHost, { group }: Parent): Promise<void> {
+  if (group === undefined) return;
+  if (group === path.join(host.root, OWN_GROUP)) return await rmdir(group).catch(() => {});
+  if (isInstalled(await showUnit(host))) return;
+  const { code, stderr } = await host.run("systemctl", ["stop", MACHINES_UNIT]);
+  if (code !== 0)
+    throw new Error(`systemctl stop ${MACHINES_UNIT} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
 /** Where the group belongs on such a host. */

@@ -5,7 +5,14 @@ import { totalmem } from "node:os";
 import path from "node:path";
 import type { MachineShape } from "../qemu/arguments.ts";
 import { limitsOf } from "./cgroup-limits.ts";
-import { type CgroupHost, type Parent, possibleParents, prepareParent, THIS_HOST } from "./cgroup-parent.ts";
+import {
+  type CgroupHost,
+  type Parent,
+  possibleParents,
+  prepareParent,
+  releaseParent,
+  THIS_HOST,
+} from "./cgroup-parent.ts";
 import { removeGroup } from "./cgroup-removal.ts";
 import { explainMemoryKill } from "./memory-kill.ts";
 import type { Slot } from "./slots.ts";
@@ -47,6 +54,11 @@ export class Cgroups {
   async remove(slot: Slot): Promise<void> {
     const parents = possibleParents(this.#host, this.#parent);
     for (const parent of parents) await removeGroup(leafOf(parent, slot), this.#host.endLimitMs);
+  }
+
+  /** Gives back the group of all machines, if it was made for them. Call while no machine and no node of this host needs it. */
+  async release(): Promise<void> {
+    await releaseParent(this.#host, this.#parent);
   }
 
   /** Why the kernel killed the slot's machine for memory; undefined if it did not. Call before the group is removed. */

@@ -1,29 +1,35 @@
 /** Sizes, watches and clears the host's connection tracking table (conntrack). */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { fileOfHostSetting } from "@vivarium/contract/node";
 import { MIB } from "@vivarium/kit/sizes";
+import { changeHostSetting } from "./host-network.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
 /** Size of the socket buffer for events that the program has not read yet. */
 const BUFFER_BYTES = 2 * MIB;
 
-const MOST_FLOWS = "/proc/sys/net/netfilter/nf_conntrack_max";
+const MOST_FLOWS = fileOfHostSetting("conntrack_max");
 /** Table entries for the host's own flows, and for one machine's: open, just closed, and opened for it by the gateway. */
 const FLOWS_OF_HOST = 65_536;
 const FLOWS_OF_MACHINE = 12_288;
 
 /** Raises the limit so that no guest's flows push others out of the table. A higher limit of the operator stays. */
-export async function raiseFlowLimit(machines: number, file = MOST_FLOWS): Promise<void> {
+export async function raiseFlowLimit(
+  machines: number,
+  file = MOST_FLOWS,
+  change = changeHostSetting,
+): Promise<void> {
   const needed = FLOWS_OF_HOST + machines * FLOWS_OF_MACHINE;
-  if (Number(await readFile(file, "utf8")) < needed) await writeFile(file, String(needed));
+  if (Number(await readFile(file, "utf8")) < needed) await change("conntrack_max", String(needed));
 }
 
 /** Makes the kernel count the bytes of flows, which it does for new flows only. */
 export async function countBytesOfFlows(): Promise<void> {
-  await writeFile("/proc/sys/net/netfilter/nf_conntrack_acct", "1");
+  await changeHostSetting("conntrack_acct", "1");
 }
 
 /**

@@ -5,17 +5,18 @@
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { GATEWAY_PORTS, NEVER_RANGES } from "@vivarium/contract/gateway";
+import {
+  changesIn,
+  fileOfHostSetting,
+  type HostSettingChange,
+  recordOfChange,
+} from "@vivarium/contract/node";
 import { ipv4AddressesOfHost } from "@vivarium/kit/host-addresses";
 import { type Opening, withoutOwn } from "@vivarium/kit/ipv4-openings";
 import { run } from "./run.ts";
 
-const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
-/**
- * An empty chain that records that this host forwarded nothing before the first node switched forwarding on. It
- * survives every process and is removed with the table. The last service to stop reads it
- * (cli/src/supervisor/registered-services.ts).
- */
-const FORWARDING_WAS_OFF = "add chain inet vivarium forwarding_was_off\n";
+const FORWARDING = fileOfHostSetting("forwarding");
+const SWITCHED_ON: HostSettingChange = { setting: "forwarding", was: "0", now: "1" };
 const CHAINS = ["sources", "input", "forward", "output", "postrouting", "begin"];
 const SLOT_NETWORK = "10.220.0.0/16";
 const FALLBACK_RESOLVER = "9.9.9.9";
@@ -64,17 +65,18 @@ async function findResolvers(): Promise<string[]> {
 }
 
 /**
- * Sets up forwarding and NAT of the host. Safe to repeat, and while other services run. `wasOff`: a node switched
- * forwarding on before, and the record of it is gone with the table. Returns what this kernel lacks, if anything.
+ * Sets up forwarding and NAT of the host. Safe to repeat, and while other services run. `changes`: settings that nodes
+ * changed before, and whose records may be gone with the table. Returns what this kernel lacks, if anything.
  */
 export async function prepareHostNetwork(
   host: HostNetwork,
   gatewayUid: number | undefined,
-  { wasOff = false } = {},
+  { changes = [] }: { changes?: readonly HostSettingChange[] } = {},
 ): Promise<{ lack?: string }> {
   const isOff = !(await isForwarding());
-  const notes = `add chain inet vivarium ${noteOf(host, gatewayUid)}\n${isOff || wasOff ? FORWARDING_WAS_OFF : ""}`;
-  const lack = await applyTable(hostTable(host, gatewayUid) + notes);
+  const records = [...changes, ...(isOff ? [SWITCHED_ON] : [])].map(recordOfChange);
+  const notes = [noteOf(host, gatewayUid), ...records].map((name) => `add chain inet vivarium ${name}\n`);
+  const lack = await applyTable(hostTable(host, gatewayUid) + notes.join(""));
   // After the table, which records the change: a start that is killed in between has not switched forwarding on.
   if (isOff) await writeFile(FORWARDING, "1");
   return lack;
@@ -90,13 +92,23 @@ export async function isForwarding(): Promise<boolean> {
   return (await readFile(FORWARDING, "utf8")).trim() !== "0";
 }
 
-/** Whether a node of this host switched forwarding on. */
-export async function recordsForwardingWasOff(): Promise<boolean> {
-  const list = run("nft", ["list", "chain", "inet", "vivarium", "forwarding_was_off"]);
-  return await list.then(
-    () => true,
-    () => false,
-  );
+/**
+ * Changes a setting of the host, and records the change first: the last service to stop puts the setting back. Nothing is
+ * written if it has the value.
+ */
+export async function changeHostSetting(setting: HostSettingChange["setting"], value: string): Promise<void> {
+  const file = fileOfHostSetting(setting);
+  const was = (await readFile(file, "utf8")).trim();
+  if (was === value) return;
+  const record = recordOfChange({ setting, was, now: value });
+  await run("nft", ["-f", "-"], { input: `add table inet vivarium\nadd chain inet vivarium ${record}\n` });
+  await writeFile(file, value);
+}
+
+/** The settings of this host that nodes have changed. */
+export async function readHostChanges(): Promise<HostSettingChange[]> {
+  const list = run("nft", ["-t", "list", "table", "inet", "vivarium"]);
+  return await list.then(changesIn, () => []);
 }
 
 async function applyTable(table: string): Promise<{ lack?: string }> {

@@ -88,6 +88,15 @@ export async function orphanedSlots(dirs: { slotsDir?: string; claimsDir?: strin
   return taken.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
 }
 
+/** Whether another node or bake runs on this host, or a machine of any: they need what all share. */
+export async function isHostUsed(
+  owner: string,
+  dirs: { slotsDir?: string; claimsDir?: string } = {},
+): Promise<boolean> {
+  const owners = [...(await claimedOwners(dirs.claimsDir))];
+  return owners.some((other) => other !== owner) || (await takenSlots(dirs.slotsDir)).length > 0;
+}
+
 /** The data directory of an owner. A bake is an owner of its own; a `#` elsewhere is part of the directory's name. */
 const dirOf = (owner: string) => (owner.endsWith(BAKE) ? owner.slice(0, -BAKE.length) : owner);
 

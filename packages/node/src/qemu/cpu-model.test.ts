@@ -93,6 +93,28 @@ describe("a state that was saved with KVM", () => {
     expect(why).toContain("set VIV_CPU_MODEL");
   });
 
+  test("on the host's own CPU does not continue on one of that name with fewer features, which are named", () => {
+    const masked = host("AMD EPYC 9354", `${V3} avx512f`);
+    const why = whyUnfit("kvm", saved("host", genoa), masked);
+    expect(why).toContain(`made with KVM and the CPU of its host, ${genoa.name}`);
+    expect(why).toContain(
+      `this host's CPU is ${masked.name}, which provides x86-64-v3, without avx512bw, avx512cd, avx512dq, avx512vl.`,
+    );
+    // More features are no harm, and neither are flags that only the kernel makes.
+    expect(whyUnfit("kvm", saved("host", masked), genoa)).toBeUndefined();
+    expect(
+      whyUnfit("kvm", saved("host", host("AMD EPYC 9354", `${V4} rep_good pti`)), genoa),
+    ).toBeUndefined();
+    // A manifest of an earlier version has no features.
+    expect(whyUnfit("kvm", { model: "host", host: genoa.name }, masked)).toBeUndefined();
+  });
+
+  test("on the host's own CPU names what another model lacks, too", () => {
+    expect(whyUnfit("kvm", saved("host", genoa), rome)).toMatch(
+      /provides x86-64-v3, without avx512bw, .*avx512vl\./,
+    );
+  });
+
   test("on a common level continues on every host of that vendor that provides it", () => {
     for (const here of [rome, genoa]) {
       expect(whyUnfit("kvm", saved("x86-64-v3", rome), here)).toBeUndefined();

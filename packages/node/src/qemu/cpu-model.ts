@@ -4,7 +4,7 @@
  * pools of unlike hosts. Any other name is a model of QEMU's own (`qemu-system-x86_64 -cpu help`).
  */
 import { z } from "zod";
-import { describeHostCpu, type HostCpu } from "./host-cpu.ts";
+import { describeHostCpu, guestFeaturesOf, type HostCpu } from "./host-cpu.ts";
 
 export type Accelerator = "kvm" | "tcg";
 
@@ -34,6 +34,11 @@ export const GuestCpu = z.object({
   /** With KVM and the model `host`: the host's CPU. */
   host: z.string().optional(),
   /**
+   * Beside `host`: the features that the guest saw. A host of the same name can have fewer, by its firmware, its kernel's
+   * options, or because it is a virtual machine itself. Absent in manifests of earlier versions.
+   */
+  features: z.array(z.string()).optional(),
+  /**
    * With KVM and any other model: the vendor of the host's CPU. A guest sees it whatever its model is, and its kernel
    * has chosen instructions by it when it booted.
    */
@@ -43,7 +48,9 @@ export type GuestCpu = z.infer<typeof GuestCpu>;
 
 export function guestCpuOf(accelerator: Accelerator, model: string, host = describeHostCpu): GuestCpu {
   if (accelerator === "tcg") return { model: model === "host" ? "max" : model };
-  return model === "host" ? { model, host: host().name } : { model, vendor: host().vendor };
+  const here = host();
+  if (model !== "host") return { model, vendor: here.vendor };
+  return { model, host: here.name, features: guestFeaturesOf(here) };
 }
 
 /** No nested virtualisation, and under KVM no performance counters of the host. */
@@ -100,16 +107,19 @@ export function whyNoModel(accelerator: Accelerator, model: string, host: HostCp
 export function whyUnfit(accelerator: Accelerator, cpu: GuestCpu, host: HostCpu): string | undefined {
   if (accelerator === "tcg") return undefined;
   if (cpu.model === "host") {
-    return cpu.host === host.name ? undefined : misfit(`KVM and the CPU of its host, ${cpu.host}`, host);
+    const lacking = (cpu.features ?? []).filter((name) => !host.flags.has(name));
+    if (cpu.host === host.name && lacking.length === 0) return undefined;
+    return misfit(`KVM and the CPU of its host, ${cpu.host}`, host, lacking);
   }
   const made = `KVM and the CPU model ${cpu.model} on a CPU of ${cpu.vendor}`;
   if (cpu.vendor !== host.vendor) return misfit(made, host);
   const missing = isLevel(cpu.model) ? missingOf(cpu.model, host) : [];
-  return missing.length === 0 ? undefined : misfit(made, host, `, without ${missing.join(", ")}`);
+  return missing.length === 0 ? undefined : misfit(made, host, missing);
 }
 
-const misfit = (made: string, host: HostCpu, lack = "") =>
-  `it was made with ${made}; this host's CPU is ${host.name}, which provides ${levelOf(host) ?? "no level"}${lack}. ` +
+const misfit = (made: string, host: HostCpu, lacking: string[] = []) =>
+  `it was made with ${made}; this host's CPU is ${host.name}, which provides ${levelOf(host) ?? "no level"}` +
+  `${lacking.length === 0 ? "" : `, without ${lacking.join(", ")}`}. ` +
   "Continue it on a host that fits; for hosts that are to share states, set VIV_CPU_MODEL to a level that all of them provide, and set up again";
 
 const missingOf = (level: Level, { flags }: HostCpu) => flagsOf(level).filter((flag) => !flags.has(flag));

@@ -8,6 +8,12 @@ export interface HostCpu {
   flags: ReadonlySet<string>;
 }
 
+/**
+ * Features that guests of the host's own CPU see, as `/proc/cpuinfo` names them, one a line. Set-up reads the list too
+ * (scripts/setup/fingerprint.sh). Other flags are the kernel's own and change with it, or KVM has them on every host.
+ */
+const GUEST_FEATURES = new URL("./guest-features.txt", import.meta.url);
+
 /** Fields that identify a model. Flags are left out, because they change with the kernel, and so is the microcode. */
 const FIELDS = ["vendor_id", "cpu family", "model", "model name"];
 
@@ -27,6 +33,12 @@ export function describeHostCpu(info = readInfo()): HostCpu {
     name: `${name} (${vendor}, family ${family}, model ${model})`,
     flags: new Set(values.get("flags")?.split(" ")),
   };
+}
+
+/** The features of this host that guests of its own CPU see. */
+export function guestFeaturesOf({ flags }: HostCpu): string[] {
+  const known = readFileSync(GUEST_FEATURES, "utf8").split("\n");
+  return known.filter((name) => flags.has(name));
 }
 
 /** Fields of the first processor. */

@@ -12,7 +12,7 @@ import { AgentClient } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import type { Cgroups } from "../host/cgroup.ts";
 import { endProcesses } from "../host/end-processes.ts";
-import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
+import { readHostNetwork } from "../host/host-network.ts";
 import { startQemu } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
@@ -166,13 +166,12 @@ async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Fo
 }
 
 async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Promise<Slot> {
-  const host = await readHostNetwork();
-  await prepareHostNetwork(host, undefined);
   for (const stale of await slotsOf(owner)) await discardSlot(cgroups, stale);
   const slot = await takeSlot(owner, SLOTS);
   undo.push("slot", () => discardSlot(cgroups, slot));
   await removeNamespace(slot);
-  // The guest reaches nothing while it is baked.
+  // The guest reaches nothing while it is baked: it needs neither forwarding nor rules of the host's network.
+  const host = await readHostNetwork();
   const policy = kernelPolicyOf(networkWithoutEntries("deny"));
   await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, policy, 1));
   return slot;
