@@ -15,6 +15,7 @@ import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
+import { arrivedIn } from "../support/world/arrived.ts";
 import { CA_FILE, Guest } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 import { fillRegistries, GREETING, REGISTRIES } from "../support/world/registries.ts";
@@ -85,17 +86,7 @@ beforeEach(async () => {
   await network.world.forget();
 });
 
-/** Requests that arrived in the world: `METHOD host-header url`, with the value of a header. */
-async function arrived(header = "authorization") {
-  const events = await network.world.take();
-  return events.flatMap((event) => {
-    if (event.kind !== "request") return [];
-    const value = (name: string) =>
-      event.headers[event.headers.findIndex((one, at) => at % 2 === 0 && one.toLowerCase() === name) + 1];
-    const isThere = event.headers.some((one, at) => at % 2 === 0 && one.toLowerCase() === header);
-    return [[`${event.method} ${value("host")} ${event.url}`, isThere ? value(header) : undefined]];
-  });
-}
+const arrived = (header?: string) => arrivedIn(network.world, header);
 
 describe("with nothing configured", () => {
   test.each([

@@ -20,6 +20,7 @@ const DEBIAN: &str = "etc/ssl/certs/ca-certificates.crt";
 const FEDORA: &str = "etc/pki/tls/certs/ca-bundle.crt";
 const ALPINE_LINK: &str = "etc/ssl/cert.pem";
 const KEYSTORE: &str = "etc/ssl/certs/java/cacerts";
+const NAMED: &str = "etc/ssl/certs/vivarium-session.pem";
 const OTHERS: &str = "# others\n-----BEGIN CERTIFICATE-----\nb3RoZXJz\n-----END CERTIFICATE-----\n";
 
 fn certificate(der: &str) -> Certificate {
@@ -122,6 +123,23 @@ fn the_certificate_is_in_every_place_and_leaves_them_byte_for_byte() {
     assert!(Keystore::parse(&fs::read(guest.at(KEYSTORE)).unwrap()).unwrap().has(b"one"));
     let link = fs::read_link(guest.at("etc/ssl/certs/00000003.0")).unwrap();
     assert_eq!(link, Path::new("/").join(FILE));
+    guest.set(None).unwrap();
+    assert_eq!(guest.contents(), before);
+}
+
+#[test]
+fn packages_that_come_later_find_the_certificate_where_debian_links_it() {
+    let guest = Guest::with(&[DEBIAN]);
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    assert_eq!(fs::read_link(guest.at(NAMED)).unwrap(), Path::new("/").join(FILE));
+    guest.set(None).unwrap();
+    assert_eq!(guest.contents(), before);
+    // A file of this name that is not ours stays as it is.
+    guest.put(NAMED, OTHERS);
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    assert_eq!(guest.read(NAMED), OTHERS);
     guest.set(None).unwrap();
     assert_eq!(guest.contents(), before);
 }
