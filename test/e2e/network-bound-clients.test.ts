@@ -97,11 +97,15 @@ async function expectThree(command: string): Promise<void> {
   ]);
 }
 
-test("a program in Go with its own TLS finds the authority, and only what the rules allow gets the credential", async () => {
-  await upload("get");
-  await guest.run("chmod +x /workspace/get");
-  await expectThree("./get");
-}, PATIENCE_MS);
+test(
+  "a program in Go with its own TLS finds the authority, and only what the rules allow gets the credential",
+  async () => {
+    await upload("get");
+    await guest.run("chmod +x /workspace/get");
+    await expectThree("./get");
+  },
+  PATIENCE_MS,
+);
 
 describe("in Python, which brings roots of its own,", () => {
   beforeAll(async () => {
@@ -110,40 +114,52 @@ describe("in Python, which brings roots of its own,", () => {
     await guest.run("mkdir /workspace/python && tar -C /workspace/python -xf /workspace/python.tar");
   }, PATIENCE_MS);
 
-  test.each(["httpx", "requests"])("%s does", async (name) => {
-    await expectThree(`PYTHONPATH=python python3 get.py ${name}`);
-  }, PATIENCE_MS);
+  test.each(["httpx", "requests"])(
+    "%s does",
+    async (name) => {
+      await expectThree(`PYTHONPATH=python python3 get.py ${name}`);
+    },
+    PATIENCE_MS,
+  );
 });
 
 describe("gRPC", () => {
   beforeAll(async () => {
     const { files } = client.session(guest.id);
     await files.upload("modules.tar.gz", new Uint8Array(packModules(["@grpc/grpc-js"])));
-    await files.upload("greet.cjs", { file: join(ROOT, "test/clients/greet.cjs") });
+    await files.upload("greet.mjs", { file: join(ROOT, "test/clients/greet.mjs") });
     await guest.run("tar -C /workspace -xzf /workspace/modules.tar.gz");
   }, PATIENCE_MS);
 
-  test("answers a call and a stream of answers with the credential; a method that no rule allows does not leave", async () => {
-    const { code, text } = await guest.tries(
-      `cd /workspace && node greet.cjs ${GRPC} Greet Count Hidden`,
-      PATIENCE_MS,
-    );
-    expect([code, text]).toEqual([
-      0,
-      expect.stringMatching(/^hello guest\nnumber 1\nnumber 2\nnumber 3\nfailed: PERMISSION_DENIED/),
-    ]);
-    expect(await arrived()).toEqual([
-      [`POST ${GRPC}:443 /world.Greeter/Greet`, BEARER],
-      [`POST ${GRPC}:443 /world.Greeter/Count`, BEARER],
-    ]);
-  }, PATIENCE_MS);
+  test(
+    "answers a call and a stream of answers with the credential; a method that no rule allows does not leave",
+    async () => {
+      const { code, text } = await guest.tries(
+        `cd /workspace && node greet.mjs ${GRPC} Greet Count Hidden`,
+        PATIENCE_MS,
+      );
+      expect([code, text]).toEqual([
+        0,
+        expect.stringMatching(/^hello guest\nnumber 1\nnumber 2\nnumber 3\nfailed: PERMISSION_DENIED/),
+      ]);
+      expect(await arrived()).toEqual([
+        [`POST ${GRPC}:443 /world.Greeter/Greet`, BEARER],
+        [`POST ${GRPC}:443 /world.Greeter/Count`, BEARER],
+      ]);
+    },
+    PATIENCE_MS,
+  );
 
-  test("of another origin gets no credential", async () => {
-    // Node trusts one file besides its own roots: here the bundle, which has both authorities.
-    const command = `NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE node greet.cjs ${OTHER_GRPC} Greet`;
-    expect(await guest.run(`cd /workspace && ${command}`, PATIENCE_MS)).toBe("hello guest\n");
-    expect(await arrived()).toEqual([[`POST ${OTHER_GRPC}:443 /world.Greeter/Greet`, undefined]]);
-  }, PATIENCE_MS);
+  test(
+    "of another origin gets no credential",
+    async () => {
+      // Node trusts one file besides its own roots: here the bundle, which has both authorities.
+      const command = `NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE node greet.mjs ${OTHER_GRPC} Greet`;
+      expect(await guest.run(`cd /workspace && ${command}`, PATIENCE_MS)).toBe("hello guest\n");
+      expect(await arrived()).toEqual([[`POST ${OTHER_GRPC}:443 /world.Greeter/Greet`, undefined]]);
+    },
+    PATIENCE_MS,
+  );
 });
 
 describe("Java that is installed after the session was made", () => {
@@ -159,14 +175,22 @@ describe("Java that is installed after the session was made", () => {
     );
   }, 2 * PATIENCE_MS);
 
-  test("finds the authority in its keystore", async () => {
-    await expectThree(java);
-  }, PATIENCE_MS);
+  test(
+    "finds the authority in its keystore",
+    async () => {
+      await expectThree(java);
+    },
+    PATIENCE_MS,
+  );
 
-  test("has it again after a pause if its keystore has lost it", async () => {
-    const keytool = `sudo env JAVA_TOOL_OPTIONS='${JAVA_OPTIONS}' keytool -cacerts -storepass changeit`;
-    await guest.run(`${keytool} -delete -alias debian:vivarium-session.pem`, PATIENCE_MS);
-    await client.sessions.pause(guest.id);
-    await expectThree(java);
-  }, PATIENCE_MS);
+  test(
+    "has it again after a pause if its keystore has lost it",
+    async () => {
+      const keytool = `sudo env JAVA_TOOL_OPTIONS='${JAVA_OPTIONS}' keytool -cacerts -storepass changeit`;
+      await guest.run(`${keytool} -delete -alias debian:vivarium-session.pem`, PATIENCE_MS);
+      await client.sessions.pause(guest.id);
+      await expectThree(java);
+    },
+    PATIENCE_MS,
+  );
 });

@@ -1,5 +1,5 @@
-/** Calls methods of a gRPC origin with grpc-js as it is: `greet.cjs HOST METHOD...`. Prints each answer, or why there is none. */
-const grpc = require("@grpc/grpc-js");
+/** Calls methods of a gRPC origin with grpc-js as it is: `greet.mjs HOST METHOD...`. Prints each answer, or why there is none. */
+import grpc from "@grpc/grpc-js";
 
 const text = {
   requestSerialize: (value) => Buffer.from(value),
@@ -35,9 +35,5 @@ const call = (name) =>
     );
   });
 
-async function main() {
-  for (const name of names) await (name === "Count" ? stream : call)(name);
-  client.close();
-}
-
-main();
+for (const name of names) await (name === "Count" ? stream : call)(name);
+client.close();
