@@ -11,7 +11,7 @@ const MEMORY_MB = 100;
 const DISK_MB = 128;
 const IN_MEMORY = `import os,time; b=os.urandom(1<<20)*${MEMORY_MB}; open("/workspace/ready","w").close(); time.sleep(600)`;
 
-/** What a session does before it is paused: the more it changes, the more there is to encrypt. */
+/** Work of a session before it is paused: the more it changes, the more there is to encrypt. */
 const WORKS = [
   { name: "", script: "python3 -c 'print(sum(range(1000)))'" },
   {
