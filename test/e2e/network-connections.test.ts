@@ -339,38 +339,42 @@ test("while control does not answer, nothing is injected after 20 s, and other t
   for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
 }, 180_000);
 
-test("a revoked Connection ends its open answers, and refuses for good: after a wake and kills as well", async () => {
-  const opened = await openMany();
-  await cutBy(() => client.session(guest.id).connections.revoke("api"), opened);
-  expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked");
-  expect(await arrived()).toEqual([]);
-  await endMany();
-  await guest.start(
-    "tries",
-    `while sleep 0.2; do curl -sS -m 5 https://${API}/ >/dev/null 2>&1; echo tried >> /tmp/tries; done`,
-  );
-  const untilTried = async () => {
-    const tried = async () => Number(await guest.run("wc -l < /tmp/tries"));
-    let before: number | undefined;
-    await eventually(async () => {
-      before ??= await tried();
-      expect(await tried()).toBeGreaterThan(before + 3);
-    }, 60_000);
-  };
-  await untilTried();
-  for (const part of ["gateway", "node", "control"]) {
-    killPart(part);
+test(
+  "a revoked Connection ends its open answers, and refuses for good: after a wake and kills as well",
+  async () => {
+    const opened = await openMany();
+    await cutBy(() => client.session(guest.id).connections.revoke("api"), opened);
+    expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked");
+    expect(await arrived()).toEqual([]);
+    await endMany();
+    await guest.start(
+      "tries",
+      `while sleep 0.2; do curl -sS -m 5 https://${API}/ >/dev/null 2>&1; echo tried >> /tmp/tries; done`,
+    );
+    const untilTried = async () => {
+      const tried = async () => Number(await guest.run("wc -l < /tmp/tries"));
+      let before: number | undefined;
+      await eventually(async () => {
+        before ??= await tried();
+        expect(await tried()).toBeGreaterThan(before + 3);
+      }, 60_000);
+    };
     await untilTried();
-  }
-  await client.sessions.pause(guest.id);
-  await untilTried();
-  expect(await arrived()).toEqual([]);
-  await eventually(async () =>
-    expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked"),
-  );
-  // Positive control: another Connection of the session still works.
-  expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
-}, MANY.openMs + 240_000);
+    for (const part of ["gateway", "node", "control"]) {
+      killPart(part);
+      await untilTried();
+    }
+    await client.sessions.pause(guest.id);
+    await untilTried();
+    expect(await arrived()).toEqual([]);
+    await eventually(async () =>
+      expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked"),
+    );
+    // Positive control: another Connection of the session still works.
+    expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
+  },
+  MANY.openMs + 240_000,
+);
 
 function killPart(part: string): void {
   signalPart(part, "SIGKILL");
