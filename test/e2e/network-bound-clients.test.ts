@@ -168,7 +168,6 @@ describe("Java that is installed after the session was made", () => {
   beforeAll(async () => {
     await upload("java.tar");
     await upload("Get.class");
-    await guest.run("sudo mkdir -p /usr/share/man/man1"); // TEMPORARY
     const install = `sudo env JAVA_TOOL_OPTIONS='${JAVA_OPTIONS}' dpkg --install --force-unsafe-io /workspace/java/*.deb`;
     await guest.run(
       `mkdir /workspace/java && tar -C /workspace/java -xf /workspace/java.tar && ${install}`,

@@ -14,6 +14,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
+import { SLOWNESS } from "../support/slowness.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { arrivedIn } from "../support/world/arrived.ts";
 import { CA_FILE, Guest } from "../support/world/guest.ts";
@@ -313,7 +314,7 @@ test(
     expect([...new Set(requests.map(([, value]) => value))]).toEqual([`Bearer ${CANARY}-new`]);
     await endMany();
   },
-  MANY.openMs + 240_000,
+  MANY.openMs + 240_000 * SLOWNESS,
 );
 
 test("while control does not answer, nothing is injected after 20 s, and other traffic continues", async () => {
@@ -337,7 +338,7 @@ test("while control does not answer, nothing is injected after 20 s, and other t
   expect(await guest.run("sort -u /tmp/other")).toBe("200\n");
   await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
   for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
-}, 180_000);
+}, 180_000 * SLOWNESS);
 
 test(
   "a revoked Connection ends its open answers, and refuses for good: after a wake and kills as well",
@@ -373,7 +374,7 @@ test(
     // Positive control: another Connection of the session still works.
     expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
   },
-  MANY.openMs + 240_000,
+  MANY.openMs + 240_000 * SLOWNESS,
 );
 
 function killPart(part: string): void {
