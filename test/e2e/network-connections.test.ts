@@ -317,28 +317,32 @@ test(
   MANY.openMs + 240_000 * SLOWNESS,
 );
 
-test("while control does not answer, nothing is injected after 20 s, and other traffic continues", async () => {
-  const tries = (host: string, file: string, more = "") =>
-    `while sleep 1; do curl -sS -m 5 ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
-  await guest.start("bound", tries(API, "/tmp/bound"));
-  await guest.start("other", tries(OTHER, "/tmp/other", `--cacert ${CA_FILE}`));
-  const last = (file: string) => guest.run(`tail -n 1 ${file}`);
-  await eventually(async () =>
-    expect([await last("/tmp/bound"), await last("/tmp/other")]).toEqual(["200\n", "200\n"]),
-  );
-  signalPart("control", "SIGSTOP");
-  await new Promise((resolve) => setTimeout(resolve, LEASE_MS + 5_000));
-  await network.world.forget();
-  await new Promise((resolve) => setTimeout(resolve, 5_000));
-  const requests = await arrived();
-  signalPart("control", "SIGCONT");
-  expect(requests.filter(([, value]) => value !== undefined)).toEqual([]);
-  expect(requests.map(([request]) => request)).toContain(`GET ${OTHER} /`);
-  await eventually(async () => expect(await guest.run("sort -u /tmp/bound")).toMatch(/502/));
-  expect(await guest.run("sort -u /tmp/other")).toBe("200\n");
-  await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
-  for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
-}, 180_000 * SLOWNESS);
+test(
+  "while control does not answer, nothing is injected after 20 s, and other traffic continues",
+  async () => {
+    const tries = (host: string, file: string, more = "") =>
+      `while sleep 1; do curl -sS -m 5 ${more} -o /dev/null -w '%{http_code}\\n' https://${host}/ >> ${file} 2>&1; done`;
+    await guest.start("bound", tries(API, "/tmp/bound"));
+    await guest.start("other", tries(OTHER, "/tmp/other", `--cacert ${CA_FILE}`));
+    const last = (file: string) => guest.run(`tail -n 1 ${file}`);
+    await eventually(async () =>
+      expect([await last("/tmp/bound"), await last("/tmp/other")]).toEqual(["200\n", "200\n"]),
+    );
+    signalPart("control", "SIGSTOP");
+    await new Promise((resolve) => setTimeout(resolve, LEASE_MS + 5_000));
+    await network.world.forget();
+    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    const requests = await arrived();
+    signalPart("control", "SIGCONT");
+    expect(requests.filter(([, value]) => value !== undefined)).toEqual([]);
+    expect(requests.map(([request]) => request)).toContain(`GET ${OTHER} /`);
+    await eventually(async () => expect(await guest.run("sort -u /tmp/bound")).toMatch(/502/));
+    expect(await guest.run("sort -u /tmp/other")).toBe("200\n");
+    await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
+    for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
+  },
+  180_000 * SLOWNESS,
+);
 
 test(
   "a revoked Connection ends its open answers, and refuses for good: after a wake and kills as well",
