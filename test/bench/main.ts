@@ -22,6 +22,7 @@ import { FULL_NETWORK, networkRows, QUICK_NETWORK } from "./network-rows.ts";
 import { peerRows } from "./peer-rows.ts";
 import { runRows } from "./run-rows.ts";
 import type { Row } from "./samples.ts";
+import { sealedRows } from "./sealed-rows.ts";
 import { streamRows } from "./stream-rows.ts";
 
 const { values } = parseArgs({
@@ -63,6 +64,7 @@ try {
     exec: () => execRows(service.facts, effort.execs),
     streams: () => streamRows(service.facts, baseline, effort.streams),
     lifecycle: () => lifecycleRows(service.facts, baseline, effort.lives),
+    sealed: () => sealedRows(service.facts, effort.lives),
     api: () => apiRows(service.facts, effort.loadS),
     connections: () => connectionRows(effort.connections),
     network: () => networkRows((facts) => findBaseline(facts, IMAGES), effort.network),

@@ -15,7 +15,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
+import { SLOWNESS } from "../support/slowness.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
+import { arrivedIn } from "../support/world/arrived.ts";
 import { CA_FILE, Guest } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 import { fillRegistries, GREETING, REGISTRIES } from "../support/world/registries.ts";
@@ -32,8 +34,12 @@ const API_CONNECTION = {
   allow,
 };
 
-/** Answers that are open when their credential is replaced, and for how long before it. */
-const MANY = { streams: size({ ci: 10, full: 200 }), openMs: size({ ci: 1_000, full: 600_000 }) };
+/** Answers that are open when their credential is replaced or revoked, for how long before it, and short ones that come beside them. */
+const MANY = {
+  streams: size({ ci: 10, full: 200 }),
+  openMs: size({ ci: 1_000, full: 600_000 }),
+  short: size({ ci: 2, full: 8 }),
+};
 /** Time without word from control after which the gateway injects nothing. */
 const LEASE_MS = 20_000;
 
@@ -86,17 +92,7 @@ beforeEach(async () => {
   await network.world.forget();
 });
 
-/** Requests that arrived in the world: `METHOD host-header url`, with the value of a header. */
-async function arrived(header = "authorization") {
-  const events = await network.world.take();
-  return events.flatMap((event) => {
-    if (event.kind !== "request") return [];
-    const value = (name: string) =>
-      event.headers[event.headers.findIndex((one, at) => at % 2 === 0 && one.toLowerCase() === name) + 1];
-    const isThere = event.headers.some((one, at) => at % 2 === 0 && one.toLowerCase() === header);
-    return [[`${event.method} ${value("host")} ${event.url}`, isThere ? value(header) : undefined]];
-  });
-}
+const arrived = (header?: string) => arrivedIn(network.world, header);
 
 describe("with nothing configured", () => {
   test.each([
@@ -232,7 +228,7 @@ test("the credential is in the gateway's memory, and in no guest, file, argument
     for (const name of ["cmdline", "environ"]) expect(readOf(one.pid, name)).not.toContain(CANARY);
 });
 
-test("after a pause, after kills of gateway and node, it works again; a change meanwhile counts", async () => {
+test("after a pause, after kills of gateway, node and control, it works again; a change meanwhile counts", async () => {
   await client.sessions.pause(guest.id);
   await client.session(guest.id).connections.replace("api", {
     origin: `https://${API}`,
@@ -241,7 +237,7 @@ test("after a pause, after kills of gateway and node, it works again; a change m
   });
   await guest.run(`curl -sS -m 30 https://${API}/`);
   expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}-2`]]);
-  for (const part of ["gateway", "node"]) {
+  for (const part of ["gateway", "node", "control"]) {
     killPart(part);
     await eventually(async () => {
       await network.world.forget();
@@ -250,6 +246,49 @@ test("after a pause, after kills of gateway and node, it works again; a change m
     }, 60_000);
   }
 });
+
+const openStreams = async () =>
+  (await network.world.open()).filter(({ host, port }) => host === PUBLIC.allowed && port === 443);
+
+/**
+ * Opens many answers without end, leaves them open, and begins to ask for short ones, too, without pause. Returns the connections
+ * with which the long ones have come to the origin, the same from their beginning. What is cut is asked for again at once.
+ */
+async function openMany(): Promise<number[]> {
+  // One after the other: a slow guest greets few servers at once.
+  await guest.start(
+    "many",
+    `for n in $(seq ${MANY.streams}); do (while :; do curl -sSN -o /dev/null https://${API}/stream 2>/dev/null; done) & sleep 0.2; done; wait`,
+  );
+  await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
+  const opened = (await openStreams()).map(({ id }) => id);
+  await new Promise((resolve) => setTimeout(resolve, MANY.openMs));
+  expect((await openStreams()).map(({ id }) => id)).toEqual(opened);
+  await guest.start(
+    "short",
+    `for n in $(seq ${MANY.short}); do (while :; do curl -sS -m 20 -o /dev/null https://${API}/ 2>/dev/null; done) & done; wait`,
+  );
+  await network.world.forget();
+  await eventually(async () => {
+    const requests = (await arrived()).map(([request]) => request);
+    expect(requests).toContain(`GET ${API} /`);
+  }, 60_000);
+  return opened;
+}
+
+/** Makes a change, and looks at once: of these connections none is open a second later, and what arrived until now is forgotten. */
+async function cutBy(change: () => Promise<unknown>, opened: number[]): Promise<void> {
+  await change();
+  await network.world.take();
+  await eventually(async () => {
+    const open = new Set((await openStreams()).map(({ id }) => id));
+    expect(opened.filter((id) => open.has(id))).toEqual([]);
+  }, 1_000);
+}
+
+async function endMany(): Promise<void> {
+  for (const name of ["short", "many"]) await client.session(guest.id).processes.kill(name);
+}
 
 test(
   "many answers that are open end with a replacement, and nothing of the old credential is sent after it",
@@ -262,27 +301,19 @@ test(
         allow,
       });
     await replaceBy(`${CANARY}-old`);
-    // A new curl begins as soon as the one before was cut. One after the other: a slow guest greets few servers at once.
-    await guest.start(
-      "many",
-      `for n in $(seq ${MANY.streams}); do (while :; do curl -sSN -o /dev/null https://${API}/stream 2>/dev/null; done) & sleep 0.2; done; wait`,
-    );
-    const openStreams = async () =>
-      (await network.world.open()).filter(({ host, port }) => host === PUBLIC.allowed && port === 443);
-    await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
-    await new Promise((resolve) => setTimeout(resolve, MANY.openMs));
-    const before = (await openStreams()).map(({ id }) => id);
-    expect(before).toHaveLength(MANY.streams);
-    await replaceBy(`${CANARY}-new`);
-    await network.world.forget();
+    const opened = await openMany();
+    await cutBy(() => replaceBy(`${CANARY}-new`), opened);
+    const requests: Awaited<ReturnType<typeof arrived>> = [];
     await eventually(async () => {
-      const open = new Set((await openStreams()).map(({ id }) => id));
-      expect(before.filter((id) => open.has(id))).toEqual([]);
-    }, 1_000);
-    await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
-    const credentials = new Set((await arrived()).map(([, value]) => value));
-    expect([...credentials]).toEqual([`Bearer ${CANARY}-new`]);
-    await client.session(guest.id).processes.kill("many");
+      requests.push(...(await arrived()));
+      const paths = requests.map(([request]) => request);
+      expect(paths).toContain(`GET ${API} /`);
+      expect(paths.filter((path) => path === `GET ${API} /stream`).length).toBeGreaterThanOrEqual(
+        MANY.streams,
+      );
+    }, 60_000);
+    expect([...new Set(requests.map(([, value]) => value))]).toEqual([`Bearer ${CANARY}-new`]);
+    await endMany();
   },
   MANY.openMs + 240_000 * SLOWNESS,
 );
@@ -314,42 +345,42 @@ test(
   240_000 * SLOWNESS,
 );
 
-test("a revoked Connection ends its open answer, and refuses for good: after a wake and kills as well", async () => {
-  await guest.start(
-    "streams",
-    `curl -sSN -m 600 https://${API}/stream > /tmp/stream; echo ended >> /tmp/stream`,
-  );
-  await eventually(async () => expect(await guest.run("tail -n 1 /tmp/stream")).toContain("tick"));
-  await client.session(guest.id).connections.revoke("api");
-  await eventually(async () => expect(await guest.run("tail -n 1 /tmp/stream")).toContain("ended"));
-  expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked");
-  await network.world.forget();
-  await guest.start(
-    "tries",
-    `while sleep 0.2; do curl -sS -m 5 https://${API}/ >/dev/null 2>&1; echo tried >> /tmp/tries; done`,
-  );
-  const untilTried = async () => {
-    const tried = async () => Number(await guest.run("wc -l < /tmp/tries"));
-    let before: number | undefined;
-    await eventually(async () => {
-      before ??= await tried();
-      expect(await tried()).toBeGreaterThan(before + 3);
-    }, 60_000);
-  };
-  await untilTried();
-  for (const part of ["gateway", "node", "control"]) {
-    killPart(part);
+test(
+  "a revoked Connection ends its open answers, and refuses for good: after a wake and kills as well",
+  async () => {
+    const opened = await openMany();
+    await cutBy(() => client.session(guest.id).connections.revoke("api"), opened);
+    expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked");
+    expect(await arrived()).toEqual([]);
+    await endMany();
+    await guest.start(
+      "tries",
+      `while sleep 0.2; do curl -sS -m 5 https://${API}/ >/dev/null 2>&1; echo tried >> /tmp/tries; done`,
+    );
+    const untilTried = async () => {
+      const tried = async () => Number(await guest.run("wc -l < /tmp/tries"));
+      let before: number | undefined;
+      await eventually(async () => {
+        before ??= await tried();
+        expect(await tried()).toBeGreaterThan(before + 3);
+      }, 60_000);
+    };
     await untilTried();
-  }
-  await client.sessions.pause(guest.id);
-  await untilTried();
-  expect(await arrived()).toEqual([]);
-  await eventually(async () =>
-    expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked"),
-  );
-  // Positive control: another Connection of the session still works.
-  expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
-});
+    for (const part of ["gateway", "node", "control"]) {
+      killPart(part);
+      await untilTried();
+    }
+    await client.sessions.pause(guest.id);
+    await untilTried();
+    expect(await arrived()).toEqual([]);
+    await eventually(async () =>
+      expect(await guest.run(`curl -sS -m 30 https://${API}/`)).toContain("connection_revoked"),
+    );
+    // Positive control: another Connection of the session still works.
+    expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
+  },
+  MANY.openMs + 240_000 * SLOWNESS,
+);
 
 function killPart(part: string): void {
   signalPart(part, "SIGKILL");

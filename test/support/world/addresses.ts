@@ -8,6 +8,8 @@ export const PUBLIC = {
   strangeResolver: "45.90.28.66",
   allowed: "45.90.28.10",
   second: "45.90.28.11",
+  /** Its port 443 has the gRPC origin in place of the web server. */
+  grpc: "45.90.28.12",
   denied: "45.90.28.20",
   mail: "45.90.28.25",
   bulk: "45.90.28.30",

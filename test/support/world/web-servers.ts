@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { PORTS } from "./addresses.ts";
+import { PORTS, PUBLIC } from "./addresses.ts";
+import { grpcOrigin } from "./grpc-origin.ts";
 import { type Connections, listenTcp } from "./tcp-servers.ts";
 import { answer, type Site, upgrade } from "./web-site.ts";
 
@@ -15,8 +16,10 @@ export async function listenWeb(site: Site, connections: Connections, pair: Pair
   const plain = serving(site, createServer({ requestTimeout: 0 }));
   for (const port of PORTS.web)
     await listenTcp(connections, port, (socket) => plain.emit("connection", socket));
+  const serveGrpc = grpcOrigin(site.log, pair);
   for (const port of PORTS.tls) {
     await listenTcp(connections, port, (socket) => {
+      if (socket.localAddress === PUBLIC.grpc) return serveGrpc(socket);
       // One server per connection, so that the log has the requested name with the address of the connection.
       const server = secureServer(site, pair, socket.localAddress ?? "?");
       server.emit("connection", socket);

@@ -22,7 +22,8 @@ const NEW_BUNDLE: &str = "ca-certificates.crt";
 /// The directories that a bundle's link may lead to.
 const HOMES: [&str; 3] = ["etc/ssl", "etc/pki", "etc/ca-certificates"];
 const HASHED: &str = "etc/ssl/certs";
-/// The link that `update-ca-certificates` makes to the certificate.
+/// The link that `update-ca-certificates` makes to the certificate. Packages that are installed later fill their own stores from
+/// such links, Java's among them.
 const DEBIAN_LINK: &str = "vivarium-session.pem";
 const KEYSTORE: &str = "etc/ssl/certs/java/cacerts";
 /// Certificates of one hashed name that are tried before the name is given up.
@@ -58,6 +59,7 @@ fn install(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
         false => added.into_iter().flatten().next(),
     };
     log::warn("link the session's certificate", link(root, certificate));
+    log::warn("link the session's certificate by its name", link_by_name(root));
     log::warn("give Java the session's certificate", add_to_keystore(root, &certificate.der));
     match has_file || bundle.is_some() {
         true => Ok(Installed { bundle, has_file }),
@@ -137,6 +139,14 @@ fn link(root: &Path, Certificate { subject_hash, pem, .. }: &Certificate) -> io:
         }
     }
     Err(io::Error::other("too many certificates have its hash"))
+}
+
+fn link_by_name(root: &Path) -> io::Result<()> {
+    let path = hashed_directory(root)?.join(DEBIAN_LINK);
+    match symlink(Path::new("/").join(FILE), path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
 }
 
 fn hashed_directory(root: &Path) -> io::Result<PathBuf> {

@@ -20,6 +20,7 @@ const DEBIAN: &str = "etc/ssl/certs/ca-certificates.crt";
 const FEDORA: &str = "etc/pki/tls/certs/ca-bundle.crt";
 const ALPINE_LINK: &str = "etc/ssl/cert.pem";
 const KEYSTORE: &str = "etc/ssl/certs/java/cacerts";
+const NAMED: &str = "etc/ssl/certs/vivarium-session.pem";
 const OTHERS: &str = "# others\n-----BEGIN CERTIFICATE-----\nb3RoZXJz\n-----END CERTIFICATE-----\n";
 
 fn certificate(der: &str) -> Certificate {
@@ -122,6 +123,23 @@ fn the_certificate_is_in_every_place_and_leaves_them_byte_for_byte() {
     assert!(Keystore::parse(&fs::read(guest.at(KEYSTORE)).unwrap()).unwrap().has(b"one"));
     let link = fs::read_link(guest.at("etc/ssl/certs/00000003.0")).unwrap();
     assert_eq!(link, Path::new("/").join(FILE));
+    guest.set(None).unwrap();
+    assert_eq!(guest.contents(), before);
+}
+
+#[test]
+fn packages_that_come_later_find_the_certificate_where_debian_links_it() {
+    let guest = Guest::with(&[DEBIAN]);
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    assert_eq!(fs::read_link(guest.at(NAMED)).unwrap(), Path::new("/").join(FILE));
+    guest.set(None).unwrap();
+    assert_eq!(guest.contents(), before);
+    // A file of this name that is not ours stays as it is.
+    guest.put(NAMED, OTHERS);
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    assert_eq!(guest.read(NAMED), OTHERS);
     guest.set(None).unwrap();
     assert_eq!(guest.contents(), before);
 }
@@ -296,10 +314,10 @@ fn what_update_ca_certificates_made_of_it_goes_too() {
     let guest = Guest::with(&[DEBIAN]);
     let before = guest.contents();
     guest.set(Some(one())).unwrap();
-    // The bundle is built anew, without marks, and the links are those of the tool.
+    // The bundle is built anew, without marks. The tool finds its link there, and makes the other one anew.
     guest.put(DEBIAN, format!("{OTHERS}{}", one().pem));
+    assert_eq!(fs::read_link(guest.at(NAMED)).unwrap(), Path::new("/").join(FILE));
     let certs = guest.at("etc/ssl/certs");
-    symlink(Path::new("/").join(FILE), certs.join("vivarium-session.pem")).unwrap();
     fs::remove_file(certs.join("00000003.0")).unwrap();
     symlink("vivarium-session.pem", certs.join("00000003.0")).unwrap();
     guest.set(None).unwrap();
