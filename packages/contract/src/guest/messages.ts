@@ -7,7 +7,7 @@
  *                                         stream reset by the host kills the command's whole process tree
  *   GET  /v1/commands                   → 200 GuestCommands
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
- *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
+ *   POST /v1/freeze                     → 200 Frozen: user cgroup frozen, file systems synced
  *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, authority, then thaw (not with `stay_frozen`)
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
@@ -65,6 +65,12 @@ export const GuestAuthority = z.object({
   subject_hash: z.string().regex(/^[0-9a-f]{8}$/),
 });
 export type GuestAuthority = z.infer<typeof GuestAuthority>;
+
+export const Frozen = z.object({
+  /** Whether the disk has everything that was written before. Absent from an agent older than this field. */
+  flushed: z.boolean().optional(),
+});
+export type Frozen = z.infer<typeof Frozen>;
 
 /** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {

@@ -17,6 +17,8 @@ export interface SealedConnection {
   generation: number;
   ttl_s: number;
   sealed: Buffer;
+  /** Set until a caller is told that it is in force. */
+  unconfirmed?: boolean;
 }
 
 const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => ${seconds})`;
@@ -46,6 +48,7 @@ export async function replaceConnectionRow(
       ...columns,
       expires_at: inSeconds(ttl_s),
       expiry_emitted: false,
+      unconfirmed: false,
       reflections: 0,
       suspended_at: null,
     })
@@ -56,6 +59,21 @@ export async function replaceConnectionRow(
     .returningAll()
     .returning(IS_EXPIRED)
     .executeTakeFirst();
+}
+
+/** A Connection that was replaced meanwhile is another one. */
+export async function markConfirmed(
+  db: Queries,
+  { session_id, name, generation }: Pick<ConnectionRow, "session_id" | "name" | "generation">,
+): Promise<void> {
+  await db
+    .updateTable("connections")
+    .set({ unconfirmed: false })
+    .where("session_id", "=", session_id)
+    .where("name", "=", name)
+    .where("generation", "=", generation)
+    .where("unconfirmed", "=", true)
+    .execute();
 }
 
 /** Deletes the credential. Undefined if the Connection was revoked before. */

@@ -480,6 +480,10 @@ create table templates (
   size text not null,
   baseline text not null,
   no_sudo boolean not null,
+  kek_id text,
+  data_key bytea,
+  state_key bytea,
+  constraint templates_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = (state_key IS NULL)))),
   constraint templates_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),
   constraint templates_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint templates_org_id_name_version_key UNIQUE (org_id, name, version),
@@ -487,3 +491,4 @@ create table templates (
   constraint templates_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
   constraint templates_version_check CHECK ((version >= 1))
 );
+CREATE INDEX templates_kek ON public.templates USING btree (kek_id) WHERE (kek_id IS NOT NULL);
