@@ -7,8 +7,11 @@ import { type Ask, type Control, eventually, startControl } from "../../test-sup
 import { connect, openPty } from "../../test-support/terminal-client.ts";
 
 let control: Control;
+/** The key of requests whose entries mark a moment, so that they use up no other key's denials. */
+let marker: string;
 beforeAll(async () => {
   control = await startControl();
+  marker = await control.addKey({ orgId: (await control.ask("GET /v1/org")).body.org_id });
   control.node.onGuest = answerGuest;
   await control.app.server.listen({ host: "127.0.0.1", port: 0 });
 });
@@ -45,8 +48,11 @@ async function asked(call: string, ask: Ask = {}) {
 /** Entries of one request, by its id. Only after `allWritten`. */
 const ofRequest = async (id: string): Promise<Entry[]> =>
   (await entriesOf("")).filter(({ request_id }) => request_id === id);
-/** Longer than the queue waits. */
-const allWritten = () => new Promise((resolve) => setTimeout(resolve, 400));
+/** Waits until what was queued before is written: entries are written in their order, and this denial is the last of them. */
+async function allWritten(): Promise<void> {
+  const { id } = await asked(`GET /v1/sessions/${randomId()}`, { key: marker });
+  await eventually(async () => expect(await ofRequest(id)).toHaveLength(1));
+}
 /** Makes a request, and returns the entries that it left. */
 async function audited(call: string, ask: Ask = {}) {
   const { id, answer } = await asked(call, ask);

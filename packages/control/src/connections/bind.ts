@@ -24,7 +24,7 @@ import { confirmed } from "./confirm.ts";
 import type { ConnectionDeps } from "./deps.ts";
 import { dataKeyOf, metaOf, remainingOf, requireUsable } from "./rules.ts";
 import { isSameSecret, sealConnection } from "./seal.ts";
-import { insertConnections, markConfirmed } from "./store.ts";
+import { insertConnections, markConfirmed, releaseBind, renewBind, takeOverBind } from "./store.ts";
 
 /** Writes the Connections of a session that is being made, in the transaction that makes it. */
 export async function insertAtCreate(
@@ -53,7 +53,7 @@ export async function bindConnection(
   { id, body, by }: { id: string; body: ParsedConnectionCreate; by: Caller },
 ): Promise<ConnectionStatus> {
   let bound: { row: ConnectionRow; desired: SessionRow } | undefined;
-  return await whenFree(deps, id, async () => {
+  const attempt = async () => {
     const session = await getSession(deps.db, scope, id);
     if (!bound) {
       requireUsable(session);
@@ -69,7 +69,7 @@ export async function bindConnection(
       if (!bound) return BUSY;
       crashPoint("bind.commit");
       deps.signals.moved(id);
-    }
+    } else await renewBind(deps.db, bound.row);
     const { row } = bound;
     const desired = bound.desired.network_generation > session.network_generation ? bound.desired : session;
     const isInForce = await inForce(deps, desired).catch((error: unknown) => {
@@ -79,7 +79,14 @@ export async function bindConnection(
     crashPoint("bind.applied");
     await markConfirmed(deps.db, row);
     return toStatus(row);
-  });
+  };
+  try {
+    return await whenFree(deps, id, attempt);
+  } catch (error) {
+    // An equal request need not wait. If this fails too, the claim lapses.
+    if (bound) await releaseBind(deps.db, bound.row).catch(() => undefined);
+    throw error;
+  }
 }
 
 async function inForce(deps: ConnectionDeps, desired: SessionRow): Promise<boolean> {
@@ -102,17 +109,23 @@ interface Bind {
   by: Caller;
 }
 
-/** Undefined when the session has changed meanwhile. */
+/** Undefined when the session has changed meanwhile, or while an equal request is at work. */
 async function store(deps: AuditDeps, tx: Queries, { session, connection, key, by }: Bind) {
   const { name, host } = connection;
-  const half = (await listConnections(tx, [session.id])).find((row) => isHalfDone(row, session, connection, key));
-  if (half) return { row: half, desired: session };
+  const half = (await listConnections(tx, [session.id])).find((row) =>
+    isHalfDone(row, session, connection, key),
+  );
+  if (half) {
+    // Another request may be at work on it, which answers its own caller.
+    const row = await takeOverBind(tx, half);
+    return row && { row, desired: session };
+  }
   const desired = await saveBoundNetwork(tx, session, boundHostColumns(host));
   if (!desired) return undefined;
   refuseConflict(await listConnections(tx, [session.id]), connection);
   const owner: Owner = session;
   const sealed = sealConnection(key, owner, connection, desired.connections_version);
-  const [row] = await insertConnections(tx, session.id, [{ ...sealed, unconfirmed: true }]);
+  const [row] = await insertConnections(tx, session.id, [{ ...sealed, isBind: true }]);
   if (!row) throw new Error("a Connection was not written");
   await appendEvents(tx, [eventOf(session, "connection.created", eventData(row))]);
   const entry = { by, target: name, sessionId: session.id, meta: metaOf(row) };
@@ -125,8 +138,8 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
  * equal one.
  */
 function isHalfDone(row: ConnectionRow, session: SessionRow, wanted: NewConnection, key: Buffer): boolean {
-  const { sealed, unconfirmed, name, host } = row;
-  if (!unconfirmed || sealed === null || name !== wanted.name || host !== wanted.host) return false;
+  const { sealed, bind_claimed_until: claim, name, host } = row;
+  if (claim === null || sealed === null || name !== wanted.name || host !== wanted.host) return false;
   const rules = [row.auth_type, row.header_name, row.methods, row.paths];
   const same = [wanted.authType, wanted.headerName, wanted.methods, wanted.paths];
   return isDeepStrictEqual(rules, same) && isSameSecret(key, session, { ...row, sealed }, wanted);

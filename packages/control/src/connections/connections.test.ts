@@ -340,7 +340,9 @@ test("a bind that is not confirmed is replaced and revoked like another", async 
   await bind(id, unique("two"));
   await bind(id, unique("three"));
   control.node.onConnections = async () => {};
-  expect((await replace(id, "two", { ...connection(unique("two")), ...bearer("canary-2") })).status).toBe(200);
+  expect((await replace(id, "two", { ...connection(unique("two")), ...bearer("canary-2") })).status).toBe(
+    200,
+  );
   expect((await revoke(id, "three")).status).toBe(204);
   for (const name of ["two", "three"]) expect((await bind(id, unique(name))).body.code).toBe("conflict");
 });

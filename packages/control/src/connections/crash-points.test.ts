@@ -25,6 +25,13 @@ const auditOf = async (id: string) => {
   return rows.map(({ target }) => target);
 };
 
+/** Makes the claim of a dead process lapse. */
+const letBindLapse = (id: string) =>
+  control.sql.query(
+    "update connections set bind_claimed_until = bind_claimed_until - interval '1 minute' where session_id = $1",
+    [id],
+  );
+
 test.each(["bind.commit", "bind.pushed", "bind.applied"])(
   "a bind whose process dies at %s is in force, with one audit entry, and is answered to the same request",
   async (point) => {
@@ -38,6 +45,7 @@ test.each(["bind.commit", "bind.pushed", "bind.applied"])(
     };
     await killAt(control, point, `POST /v1/sessions/${id}/connections`, connection("second"));
     await eventually(() => expect(sent(id)).toEqual(["first", "second"]));
+    await letBindLapse(id);
     const again = await control.ask(`POST /v1/sessions/${id}/connections`, { body: connection("second") });
     expect([again.status, again.body.state], again.text).toEqual([201, "active"]);
     const spec = () => control.node.networks.get(`${id}-1`)?.bound_hosts;
@@ -56,6 +64,7 @@ test("a bind of a paused session whose process dies is in force at its next wake
   await killAt(control, "bind.commit", `POST /v1/sessions/${id}/connections`, connection("second"));
   await control.ask(`POST /v1/sessions/${id}/resume`);
   expect(sent(id)).toEqual(["first", "second"]);
+  await letBindLapse(id);
   const again = await control.ask(`POST /v1/sessions/${id}/connections`, { body: connection("second") });
   expect(again.status, again.text).toBe(201);
 });

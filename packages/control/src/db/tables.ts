@@ -96,7 +96,7 @@ export interface ConnectionTable {
   reflections: Generated<number>;
   suspended_at: Date | null;
   sealed: Buffer | null;
-  unconfirmed: Generated<boolean>;
+  bind_claimed_until: Date | null;
 }
 
 interface ApiKeyTable {

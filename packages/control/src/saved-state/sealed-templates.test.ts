@@ -75,7 +75,7 @@ test("its sessions are sealed with its key, and have no secrets; their memory is
   const own = await control.createLive({ template: "tools@2", ...SECRETS });
   expect(machineOf(own)?.stateKey).toBe(key);
   expect((await save(own)).body).toMatchObject({ version: "3", memory: false });
-  const run = await control.ask("POST /v1/run", {
+  const run = await control.ask("POST /v1/sessions/exec", {
     body: { language: "python", code: "1", template: "tools@1" },
   });
   expect(run.status).toBe(200);
@@ -111,7 +111,8 @@ test("nothing is kept of a node that saves memory all the same", async () => {
 
 test("without its key-encryption key no template is saved or started, and no operation is left", async () => {
   const id = await control.createLive(SECRETS);
-  const hide = (table: string, kek: string) => control.sql.query(`update ${table} set kek_id = $1 where kek_id is not null`, [kek]);
+  const hide = (table: string, kek: string) =>
+    control.sql.query(`update ${table} set kek_id = $1 where kek_id is not null`, [kek]);
   await hide("sessions", "kek_77");
   expect((await save(id)).status).toBe(503);
   const { rows } = await control.sql.query("select op from sessions where id = $1", [id]);

@@ -1,2 +1,3 @@
--- Whether nobody was told yet that the Connection is in force: the same request again then waits for it.
-alter table connections add column unconfirmed boolean not null default false;
+-- How long the request that binds the Connection is certainly at work; null: it was answered. An equal request waits for it, and
+-- completes what one that was not answered has begun.
+alter table connections add column bind_claimed_until timestamptz(3);
