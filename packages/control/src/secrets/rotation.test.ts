@@ -120,7 +120,7 @@ async function expectReadable(ids: string[]): Promise<void> {
 }
 
 test("every secret is readable after each kill, and the old keys can go at the end", {
-  timeout: IS_FULL ? 1_800_000 : 240_000,
+  timeout: IS_FULL ? 1_800_000 : 600_000,
 }, async () => {
   const live = await control.createLive({ secrets: { TOKEN: "of the traffic" } });
   const ids = await addSessions(live);

@@ -185,9 +185,12 @@ test("whoami and the audit log name the token by its hash", async () => {
 async function openedFor(ttl_seconds: number) {
   for (let seconds = ttl_seconds; ; seconds *= 2) {
     const made = await tokenFor({ ttl_seconds: seconds });
-    const attempts = ["pty", "tunnel?port=22"].map((path) =>
-      connect(control, `/v1/sessions/${session}/${path}`, { key: made.token }).opened(),
-    );
+    const attempts = ["pty", "tunnel?port=22"].map((path) => {
+      const client = connect(control, `/v1/sessions/${session}/${path}`, { key: made.token });
+      // One that is cut before it is open is never refused.
+      const cut = client.closed.then(() => Promise.reject(new Error("it was cut")));
+      return Promise.race([client.opened(), cut]);
+    });
     const opened = await Promise.allSettled(attempts);
     const open = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     if (open.length === opened.length) return { ...made, open };
