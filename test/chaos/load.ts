@@ -181,7 +181,7 @@ export class Load {
     return known;
   }
 
-  /** What only sessions with credentials do: a bind, and templates of the disk alone, while it is live and paused. */
+  /** Operations of sessions with credentials alone: a bind, and templates of the disk alone, while it is live and paused. */
   async #saveCredentials(): Promise<boolean> {
     const connection = (name: string) => ({
       name,

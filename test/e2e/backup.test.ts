@@ -119,7 +119,8 @@ test("of a session with secrets a backup has nothing readable, and what is resto
   const second = await startService({ dataDir: other });
   onTestFinished(() => second.stop());
   const there = new Client({ url: second.facts.url, apiKey, retries: 0 });
-  const read = 'cat file; echo; tr "\\0" "\\n" < /proc/$(pgrep -n sleep)/environ | grep CANARY; echo "$CANARY"';
+  const read =
+    'cat file; echo; tr "\\0" "\\n" < /proc/$(pgrep -n sleep)/environ | grep CANARY; echo "$CANARY"';
   const woken = await there.sessions.exec(sealed, { command: ["sh", "-c", read] });
   expect(woken.stdout).toBe(`${secret}\nCANARY=${secret}\n${secret}\n`);
   const { session_id: booted } = await there.sessions.create({ template: "tools" });

@@ -203,7 +203,8 @@ function limitOfCores(pid: number): string[] {
 
 /** Waits until the holder's number has grown. */
 async function expectAlive(session: string): Promise<void> {
-  const read = async () => Number.parseInt((await client.sessions.exec(session, { command: ["cat", "alive"] })).stdout, 10);
+  const read = async () =>
+    Number.parseInt((await client.sessions.exec(session, { command: ["cat", "alive"] })).stdout, 10);
   const before = await read();
   await expect.poll(read, { timeout: 60_000 }).toBeGreaterThan(before);
 }

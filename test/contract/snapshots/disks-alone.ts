@@ -30,7 +30,7 @@ export function disksAlone(at: Setting): void {
       expect(await run(child, "hostname; cat /etc/hostname")).toBe("booted\nbooted\n");
     }
 
-    // What it booted into is saved and loaded like any machine's.
+    // The machine that has booted is saved and loaded like any other.
     const [next, grandchild] = [newSnapshot(), newMachine()];
     await run(child, "echo later > later");
     const capture = { machine_id: child, after: "continue" };

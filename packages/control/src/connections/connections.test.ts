@@ -313,7 +313,7 @@ test("a bind that the node does not confirm is kept, and the same request again 
   expect(answer.headers["retry-after"]).toBeDefined();
   expect(answer.body.error).toMatch(/^the Connection is made/);
   expect((await bind(id, unique("two"))).status).toBe(503);
-  // Another request under the name is none of that bind, whatever it differs in.
+  // Another request under the name does not complete that bind, whatever it differs in.
   for (const other of [
     bearer("canary-2"),
     { allow: { methods: ["GET"], paths: ["/*"] } },

@@ -103,7 +103,7 @@ async function lease(): Promise<{ count: number; bytes: number }> {
   return { count: queries.length, bytes: JSON.stringify(control.node.leases.at(-1)).length };
 }
 
-/** Tables that a statement reads from end to end even where the planner is told to avoid that. */
+/** Tables that a statement reads from end to end even where the planner is set to avoid that. */
 async function scannedBy(node: RootOperationNode): Promise<string[]> {
   const { sql, parameters } = db.getExecutor().compileQuery(node, createQueryId());
   await control.sql.query("set enable_seqscan = off");
@@ -130,7 +130,7 @@ test("many Connections cost a lease one query, and only what changed is sent", {
     const { connections } = (await control.ask(`GET /v1/sessions/${id}/connections`)).body;
     expect(connections).toHaveLength(EACH);
   });
-  // Of paused sessions the node has nothing, and the lease names none.
+  // The node has nothing of paused sessions, and the lease names no session.
   expect(await lease()).toMatchObject({ count: 1 });
   expect(control.node.leases.at(-1)?.sessions).toEqual([]);
 

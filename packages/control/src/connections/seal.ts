@@ -32,7 +32,7 @@ interface Sealed {
   sealed: Buffer;
 }
 
-/** Compared in constant time: an answer of another duration would tell of the credential. */
+/** Compares in constant time, so that how long an answer takes says nothing of the credential. */
 export function isSameSecret(key: Buffer, owner: Owner, of: Sealed, { secret }: NewConnection): boolean {
   const [one, other] = [openFor(key, owner, placeOf(of), of.sealed), Buffer.from(secret)];
   return one.length === other.length && timingSafeEqual(one, other);

@@ -187,7 +187,7 @@ async function openedFor(ttl_seconds: number) {
     const made = await tokenFor({ ttl_seconds: seconds });
     const attempts = ["pty", "tunnel?port=22"].map((path) => {
       const client = connect(control, `/v1/sessions/${session}/${path}`, { key: made.token });
-      // One that is cut before it is open is never refused.
+      // A connection that is cut before it is open is never refused.
       const cut = client.closed.then(() => Promise.reject(new Error("it was cut")));
       return Promise.race([client.opened(), cut]);
     });
