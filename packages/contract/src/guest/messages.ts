@@ -105,7 +105,10 @@ export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Value of the counter in the guest's /run/vivarium/generation after this call. */
   generation: z.int().min(1),
-  /** Whether the guest trusts the authority of the request. Absent from an agent older than Connections. */
+  /**
+   * Whether the guest trusts the authority of the request. `false` only without `identity`: root in the guest has made its files
+   * unwritable. Absent from an agent older than Connections.
+   */
   ca_trusted: z.boolean().optional(),
   /** The answer of GET /v1/health, which saves a second request to a new machine. */
   health: AgentHealth,
