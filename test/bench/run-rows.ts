@@ -73,7 +73,7 @@ async function floorOf(facts: ServiceFacts, baseline: Loadable, n: number) {
         await machine.go();
         await print();
         const loadedMs = performance.now() - startedAt;
-        await agent.command("/v1/freeze");
+        await agent.freeze();
         await qmp.execute("stop");
         const waitingMs = await timed(async () => {
           await qmp.execute("cont");

@@ -99,6 +99,7 @@ export class Load {
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
+    await again(() => this.#saveCredentials());
     // Only once: while the service comes back from a crash in this operation, one session after the other would be
     // deleted.
     const last = session();
@@ -178,6 +179,37 @@ export class Load {
     known.hasCounter = counter.status === 200;
     known.isBusy = false;
     return known;
+  }
+
+  /** Operations of sessions with credentials alone: a bind, and templates of the disk alone, while it is live and paused. */
+  async #saveCredentials(): Promise<boolean> {
+    const connection = (name: string) => ({
+      name,
+      origin: `https://${name}.example.com`,
+      authentication: { type: "bearer", secret: "of-the-load" },
+      allow: { methods: ["GET"], paths: ["/*"] },
+    });
+    const ask = async (call: string, path: string, body?: object) => {
+      const answer = await this.#api.call(call, path, body);
+      return answer.status < 300 ? answer.body : undefined;
+    };
+    const made = await ask("POST", "/v1/sessions", { connections: [connection("first")] });
+    if (!made) return false;
+    const path = `/v1/sessions/${made.session_id}`;
+    const steps = [
+      () => ask("GET", `${path}/connections`),
+      () => ask("POST", `${path}/exec`, { command: ["true"] }),
+      () => ask("POST", `${path}/connections`, connection("second")),
+      () => ask("POST", `${path}/templates`, { name: "credentials" }),
+      () => ask("POST", `${path}/pause`),
+      () => ask("POST", `${path}/templates`, { name: "credentials" }),
+    ];
+    let isDone = true;
+    for (const step of steps) isDone &&= (await step()) !== undefined;
+    // Gone in either case, so that the oracle, which knows nothing of them, finds none of their files.
+    const gone = await this.#api.call("DELETE", path);
+    const template = await this.#api.call("DELETE", "/v1/templates/credentials");
+    return isDone && gone.status < 300 && template.status < 300;
   }
 
   async #mark(known: Known): Promise<boolean> {

@@ -5,6 +5,7 @@
 import { captures } from "./snapshots/captures.ts";
 import { children } from "./snapshots/children.ts";
 import { copies } from "./snapshots/copies.ts";
+import { disksAlone } from "./snapshots/disks-alone.ts";
 import { heldMachines } from "./snapshots/held-machines.ts";
 import { snapshotRefusals } from "./snapshots/refusals.ts";
 import { sealed } from "./snapshots/sealed.ts";
@@ -17,5 +18,6 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
   heldMachines(setting);
   copies(setting);
   sealed(setting);
+  disksAlone(setting);
   snapshotRefusals(setting);
 }

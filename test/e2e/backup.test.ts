@@ -1,7 +1,10 @@
 /** A backup of a service under use is restored into another data directory: keys are accepted and paused sessions wake. */
+import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text as textOf } from "node:stream/consumers";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
 import { Client } from "@vivarium/sdk";
@@ -104,6 +107,68 @@ test("a restore that is killed while its database runs starts nothing, is taken 
   onTestFinished(() => second.stop());
   const there = new Client({ url: second.facts.url, apiKey: service.facts.apiKey, retries: 0 });
   expect((await there.sessions.list()).sessions).toEqual([]);
+});
+
+/** Which of the texts a backup contains, whatever it is in. */
+async function readableIn(file: string, texts: string[]): Promise<string[]> {
+  const unpack = spawn("zstd", ["-dcq", file], { stdio: ["ignore", "pipe", "inherit"] });
+  const folder = await mkdtemp(join(tmpdir(), "texts-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  await writeFile(join(folder, "texts"), texts.join("\n"));
+  const search = spawn("grep", ["-aoFf", join(folder, "texts")], {
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
+    stdio: [unpack.stdout, "pipe", "inherit"],
+  });
+  return [...new Set((await textOf(search.stdout)).split("\n").filter(Boolean))];
+}
+
+test("of a session with secrets a backup has nothing readable, and what is restored of it wakes and boots", async () => {
+  const [secret, plain] = [0, 1].map(() => `canary-${randomId()}`) as [string, string];
+  const first = await startService();
+  onTestFinished(() => first.stop());
+  const { url, apiKey, dataDir } = first.facts;
+  const { sessions, templates } = new Client({ url, apiKey, retries: 0 });
+  const made = await Promise.all([
+    sessions.create({ secrets: { CANARY: secret } }),
+    sessions.create({ env: { CANARY: plain } }),
+  ]);
+  const [sealed = "", open = ""] = made.map(({ session_id: id }) => id);
+  for (const id of [sealed, open]) {
+    await sessions.waitUntilLive(id);
+    // In the memory of a process and on the disk.
+    const script = 'printf "$CANARY" > file; sync; (sleep 1000000 &) > /dev/null 2>&1';
+    expect((await sessions.exec(id, { command: ["sh", "-c", script] })).exit_code).toBe(0);
+    await sessions.pause(id);
+  }
+  expect(await templates.save(sealed, { name: "tools" })).toMatchObject({ memory: false });
+
+  const folder = join(dirname(dataDir), randomId(8));
+  await mkdir(folder);
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const file = join(folder, "b.tar.zst");
+  const saved = await viv("backup", "--saved-state", "--json", "--data-dir", dataDir, file);
+  expect(saved.code, saved.err).toBe(0);
+  expect(JSON.parse(saved.out).snapshots).toHaveLength(3);
+  expect(await readableIn(file, [secret, plain])).toEqual([plain]);
+
+  const other = join(folder, "data");
+  const restored = await viv("restore-backup", "--data-dir", other, file);
+  expect(restored.code, restored.err).toBe(0);
+  const second = await startService({ dataDir: other });
+  onTestFinished(() => second.stop());
+  const there = new Client({ url: second.facts.url, apiKey, retries: 0 });
+  const read =
+    'cat file; echo; tr "\\0" "\\n" < /proc/$(pgrep -n sleep)/environ | grep CANARY; echo "$CANARY"';
+  const woken = await there.sessions.exec(sealed, { command: ["sh", "-c", read] });
+  expect(woken.stdout).toBe(`${secret}\nCANARY=${secret}\n${secret}\n`);
+  const { session_id: booted } = await there.sessions.create({ template: "tools" });
+  await there.sessions.waitUntilLive(booted);
+  const onDisk = await there.sessions.exec(booted, { command: ["sh", "-c", 'cat file; echo "[$CANARY]"'] });
+  expect(onDisk.stdout).toBe(`${secret}[]\n`);
+  for (const id of [sealed, open, booted]) await there.sessions.delete(id);
+  await there.templates.delete("tools");
+  for (const id of [sealed, open]) await sessions.delete(id);
+  await templates.delete("tools");
 });
 
 test("a full disk is said, and leaves nothing; a damaged backup changes nothing", async () => {

@@ -17,6 +17,8 @@ import { type Service, servicePid, startService, suspendControl } from "../suppo
 const POINTS = [
   ...["copy.begin", "copy.done", "remove.renamed", "stop.killed", "stop.released"],
   ...["reconcile.adopted", "reconcile.slot"],
+  ...["capture_disk.freeze", "capture_disk.stop", "capture_disk.instant", "capture_disk.synced"],
+  ...["capture_disk.manifest", "copy_disk.begin"],
 ];
 /** The supervisor waits up to five seconds before it starts a daemon again that keeps dying. */
 const BACK_MS = 30_000;
@@ -84,6 +86,24 @@ test("a copy of a snapshot that the daemon does not end is no snapshot, and one 
     expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
   }
   expect(await node.call("DELETE", `/v1/snapshots/${source}`)).toMatchObject({ status: 204 });
+  await expectCounting(node, machine);
+});
+
+test("a disk that the daemon does not end to save is no snapshot, and its machine runs on", async () => {
+  const whole = await snapshotOf({ machine_id: machine, after: "continue" });
+  const live = { machine_id: machine, after: "continue", memory: false };
+  const saved = { snapshot_id: whole, memory: false };
+  for (const point of POINTS.filter((name) => /_disk\./.test(name))) {
+    const id = `tpl_${randomId()}`;
+    const path = `/v1/snapshots/${id}`;
+    const make = () => node.call("PUT", path, point === "copy_disk.begin" ? saved : live);
+    await diesAt(point, make);
+    expect(snapshotFolders().includes(id), point).toBe(false);
+    await expectCounting(node, machine);
+    expect(SnapshotStatus.parse((await make()).body), point).toMatchObject({ state: "ready", memory: false });
+    expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
+  }
+  expect(await node.call("DELETE", `/v1/snapshots/${whole}`)).toMatchObject({ status: 204 });
   await expectCounting(node, machine);
 });
 

@@ -15,7 +15,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
-import { SLOWNESS } from "../support/slowness.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { arrivedIn } from "../support/world/arrived.ts";
 import { CA_FILE, Guest } from "../support/world/guest.ts";

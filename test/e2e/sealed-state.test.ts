@@ -4,7 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { text as textOf } from "node:stream/consumers";
 import { STATE_KEY_HEADER } from "@vivarium/contract/node";
@@ -14,7 +14,9 @@ import { startSpec } from "../contract/contracted-node.ts";
 import { flipBit } from "../support/damage.ts";
 import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh } from "../support/http.ts";
+import { machinePid } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
+import { servicePid } from "../support/service.ts";
 
 const SECRET = `canary-${randomBytes(8).toString("hex")}`;
 /** The same of a session without secrets, which the search finds. */
@@ -133,3 +135,76 @@ test("a fork and a session from a checkpoint have them too, and no file has the 
   expect(damaged).toMatchObject({ status: 500, body: { code: "internal" } });
   await ask(`/v1/checkpoints/${chk}`, { method: "DELETE" });
 });
+
+/** Counts what the guest has of a session's authority: marks in the bundle, and the certificate's own file. */
+const AUTHORITY = `grep -c 'Certificate authority of the session begins' /etc/ssl/certs/ca-certificates.crt;
+  ls /usr/local/share/ca-certificates | grep session; env | grep -c canary; pgrep -c python3; cat kept; true`;
+
+test("a template of a session with secrets and a Connection is its disk alone, from which a session boots", async () => {
+  const authentication = { type: "bearer", secret: `canary-${SECRET}` } as const;
+  const connections = [
+    {
+      name: "web",
+      origin: "https://example.com",
+      authentication,
+      allow: { methods: ["GET"], paths: ["/*"] },
+    },
+  ];
+  const { session_id: bound } = await client.sessions.create({ secrets: { CANARY: SECRET }, connections });
+  others.push(bound);
+  await client.sessions.waitUntilLive(bound);
+  await client.session(bound).processes.start({ name: "holder", command: ["python3", "-c", HOLDER] });
+  await eventually(async () => expect(await stateOf(bound)).toMatchObject({ memory: SUM }));
+  const run = async (session: string, script: string) =>
+    (await client.sessions.exec(session, { command: sh(script) })).stdout;
+  await run(bound, "echo kept > kept; rm -f file");
+  expect(await run(bound, AUTHORITY)).toBe("1\nvivarium-session.crt\n1\n1\nkept\n");
+
+  const live = await post(`sessions/${bound}/templates`, { name: "tools" });
+  expect(live).toMatchObject({ version: "1", memory: false });
+  await expectAlive(bound);
+  await post(`sessions/${bound}/pause`);
+  expect(await post(`sessions/${bound}/templates`, { name: "tools" })).toMatchObject({
+    version: "2",
+    memory: false,
+  });
+  await client.sessions.delete(bound);
+
+  for (const template of ["tools@1", "tools@2"]) {
+    const { session_id: started } = await client.sessions.create({ template });
+    others.push(started);
+    await client.sessions.waitUntilLive(started);
+    expect(await run(started, AUTHORITY), template).toBe("0\n0\n0\nkept\n");
+    if (template === "tools@2") {
+      await post(`sessions/${started}/pause`);
+      await post(`sessions/${started}/resume`);
+      expect(await run(started, "cat kept"), template).toBe("kept\n");
+    }
+    expect(await filesWith([SECRET])).toEqual([]);
+    await client.sessions.delete(started);
+  }
+  expect((await ask("/v1/templates/tools", { method: "DELETE" })).status).toBe(204);
+});
+
+test("no process that has credentials may write a core file", async () => {
+  const machine = machinePid(service.dataDir, id);
+  const pids = [
+    ...(["control", "node", "gateway"] as const).map((name) => servicePid(service, name)),
+    machine,
+  ];
+  for (const pid of pids) expect(limitOfCores(pid), String(pid)).toEqual(["0", "0"]);
+});
+
+/** The soft and the hard limit of a process. */
+function limitOfCores(pid: number): string[] {
+  const limits = readFileSync(`/proc/${pid}/limits`, "utf8");
+  return /^Max core file size +(\S+) +(\S+)/m.exec(limits)?.slice(1) ?? [];
+}
+
+/** Waits until the holder's number has grown. */
+async function expectAlive(session: string): Promise<void> {
+  const read = async () =>
+    Number.parseInt((await client.sessions.exec(session, { command: ["cat", "alive"] })).stdout, 10);
+  const before = await read();
+  await expect.poll(read, { timeout: 60_000 }).toBeGreaterThan(before);
+}

@@ -48,10 +48,10 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
         thaw_processes(machine)?;
         return Err(not_frozen(&format!("some process did not freeze within {FROZEN_WITHIN:?}")));
     }
-    flush(synced_by).await;
+    let flushed = flush(synced_by).await;
     unanswered.check_is_last()?;
     std::mem::forget(unanswered);
-    body::json(&json!({}))
+    body::json(&json!({ "flushed": flushed }))
 }
 
 impl Unanswered<'_> {
@@ -69,11 +69,13 @@ fn not_frozen(why: &str) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "not_frozen", format!("{why}; all run on, try again"))
 }
 
-async fn flush(by: Instant) {
-    if Instant::now() < by {
-        // On a pool thread and not as a chore: a loaded machine's chores must not wait for this flush.
-        let _ = timeout_at(by, tokio::task::spawn_blocking(rustix::fs::sync)).await;
+/// Whether everything was flushed in time.
+async fn flush(by: Instant) -> bool {
+    if Instant::now() >= by {
+        return false;
     }
+    // On a pool thread and not as a chore: a loaded machine's chores must not wait for this flush.
+    timeout_at(by, tokio::task::spawn_blocking(rustix::fs::sync)).await.is_ok_and(|done| done.is_ok())
 }
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {

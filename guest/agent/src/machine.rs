@@ -47,7 +47,7 @@ impl Machine {
             chores: Chores::begin()?,
             random: RandomDevice::open()?,
             host_key: HostKey::default(),
-            authority: Authority::below("/"),
+            authority: Authority::found_below("/"),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
             freeze_number: Cell::new(0),

@@ -1,6 +1,7 @@
 /** Control plane process: configuration → app → listen → signals. */
 import { PAUSE_ALL_LIMIT_MS, PAUSE_ALL_SIGNAL } from "@vivarium/contract/supervision";
 import { saveCompiledCode } from "@vivarium/kit/compiled-code";
+import { forbidCoreFiles } from "@vivarium/kit/core-files";
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
@@ -14,6 +15,7 @@ async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog("control", config.logLevel);
   saveCompiledCode();
+  await forbidCoreFiles();
   await enterControlDir(config.controlDir, config.user);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);

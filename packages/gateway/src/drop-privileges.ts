@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { becomeAccount, requireAccount } from "@vivarium/kit/account";
+import { forbidCoreFiles } from "@vivarium/kit/core-files";
 
 const runFile = promisify(execFile);
 
@@ -10,13 +11,13 @@ const runFile = promisify(execFile);
 export const DESCRIPTORS = 262_144;
 
 /**
- * As root: forbids core files and becomes the given user for good. The change of user also makes the process
+ * Forbids core files, and as root becomes the given user for good. The change of user also makes the process
  * undumpable, so no other process of that user can read the bytes that pass through it.
  */
 export async function becomeUser(user: string): Promise<void> {
+  await forbidCoreFiles();
   if (process.getuid?.() !== 0 || user === "") return;
   const account = await requireAccount(user, "VIV_GATEWAY_USER");
-  await runFile("prlimit", ["--pid", String(process.pid), "--core=0:0"]);
   becomeAccount(account);
 }
 

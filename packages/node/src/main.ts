@@ -1,5 +1,6 @@
 /** Entry point of the node daemon, which needs root. */
 import { saveCompiledCode } from "@vivarium/kit/compiled-code";
+import { forbidCoreFiles } from "@vivarium/kit/core-files";
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
@@ -14,6 +15,7 @@ if (process.getuid?.() !== 0) {
 }
 armCrashPoint(config.crashAt, config.dataDir);
 saveCompiledCode();
+await forbidCoreFiles();
 const app = await startApp(config, log);
 log.info(
   { socket: config.socketPath, baselines: app.deps.baselines.all.length, qemu: app.deps.qemu.version },

@@ -20,7 +20,7 @@ export class Templates {
 
   /**
    * Saves a live or paused session as a template of your own. If the name exists, this adds a version. Memory is saved
-   * too, unless the session has secrets (`memory` is false then).
+   * too, unless it may contain secrets (`memory` is false then): sessions of the template boot from its disk.
    *
    * @example
    * await client.templates.save(sessionId, { name: "with-tools" });

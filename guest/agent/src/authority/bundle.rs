@@ -16,6 +16,11 @@ pub fn has(text: &[u8], pem: &str) -> bool {
     find(text, pem.trim_end().as_bytes()).is_some()
 }
 
+/// Whether it has a certificate of a session between the marks.
+pub fn is_marked(text: &[u8]) -> bool {
+    find(text, BEGIN).is_some_and(|start| find(&text[start..], END).is_some())
+}
+
 /// A bundle of this certificate alone.
 pub fn of(pem: &str) -> Vec<u8> {
     [BEGIN, pem.trim_end().as_bytes(), b"\n", END].concat()

@@ -36,6 +36,14 @@ impl Certificate {
     }
 }
 
+impl Certificate {
+    /// The certificate that a file consists of. Its subject's hash is not known.
+    pub fn of_file(text: &str) -> Option<Self> {
+        let pem = text.trim();
+        Some(Certificate { pem: format!("{pem}\n"), der: decode(pem)?, subject_hash: String::new() })
+    }
+}
+
 fn decode(pem: &str) -> Option<Vec<u8>> {
     let text = pem.strip_prefix(BEGIN)?.strip_suffix(END)?;
     let der = STANDARD.decode(text.split_ascii_whitespace().collect::<String>()).ok()?;

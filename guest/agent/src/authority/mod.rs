@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use certificate::{Certificate, Encoded};
-use trust_files::{FILE, Installed};
+use trust_files::Installed;
 
 use crate::chores::Chores;
 
@@ -36,8 +36,17 @@ pub struct Authority {
 }
 
 impl Authority {
+    #[cfg(test)]
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Authority { root: root.into(), certificates: RefCell::default(), installed: RefCell::default() }
+    }
+
+    /// A disk that was saved without its memory may have the authority of the session that it was saved from. This boot
+    /// knows of it, so that the next call removes it.
+    pub fn found_below(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        let certificates = Vec::from_iter(trust_files::find(&root));
+        Authority { root, certificates: certificates.into(), installed: RefCell::default() }
     }
 
     /// Makes the guest trust this authority, or none, in place of an earlier one.
@@ -62,9 +71,9 @@ impl Authority {
     pub fn variables(&self) -> Vec<(String, String)> {
         let installed = self.installed.borrow();
         let bundle = installed.bundle.into_iter().flat_map(|path| NAME_BUNDLE.map(|name| (name, path)));
-        let file = installed.has_file.then(|| NAME_FILE.map(|name| (name, FILE)));
+        let file = installed.file.into_iter().flat_map(|path| NAME_FILE.map(|name| (name, path)));
         bundle
-            .chain(file.into_iter().flatten())
+            .chain(file)
             .map(|(name, path)| (name.into(), format!("/{path}")))
             .collect()
     }

@@ -26,6 +26,9 @@ const HASHED: &str = "etc/ssl/certs";
 /// such links, Java's among them.
 const DEBIAN_LINK: &str = "vivarium-session.pem";
 const KEYSTORE: &str = "etc/ssl/certs/java/cacerts";
+/// A bundle on a file system in memory, for guests whose own cannot be written.
+const IN_MEMORY: &str = "run/vivarium/ca-certificates.crt";
+const IN_MEMORY_HOME: &str = "run/vivarium";
 /// Certificates of one hashed name that are tried before the name is given up.
 const SAME_HASH: usize = 100;
 
@@ -34,8 +37,8 @@ const SAME_HASH: usize = 100;
 pub struct Installed {
     /// A bundle of the guest's certificates with the session's.
     pub bundle: Option<&'static str>,
-    /// Whether the certificate is in a file of its own.
-    pub has_file: bool,
+    /// A file with the certificate alone, or with little else.
+    pub file: Option<&'static str>,
 }
 
 /// Replaces the certificates that earlier calls may have installed. Installing the same one again changes nothing.
@@ -47,8 +50,8 @@ pub fn replace(root: &Path, earlier: &[Certificate], wanted: Option<&Certificate
     wanted.map_or_else(|| Ok(Installed::default()), |certificate| install(&root, certificate))
 }
 
-/// An error only if neither a bundle nor a file has the certificate. Other failures are logged: the guest's root may have
-/// made the files unwritable.
+/// Failures are logged: the guest's root may have made the files unwritable. If neither a bundle nor a file can have the
+/// certificate, one in memory has, which programs find by their variables. An error only if that cannot be written either.
 fn install(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
     let file = write_file(&root.join(FILE), &certificate.pem);
     let has_file = log::warn("write the session's certificate", file).is_some();
@@ -61,10 +64,30 @@ fn install(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
     log::warn("link the session's certificate", link(root, certificate));
     log::warn("link the session's certificate by its name", link_by_name(root));
     log::warn("give Java the session's certificate", add_to_keystore(root, &certificate.der));
-    match has_file || bundle.is_some() {
-        true => Ok(Installed { bundle, has_file }),
-        false => Err(io::Error::other("no file of certificates can be written")),
+    if has_file || bundle.is_some() {
+        return Ok(Installed { bundle, file: has_file.then_some(FILE) });
     }
+    install_in_memory(root, certificate)
+        .map_err(|error| io::Error::new(error.kind(), format!("no file of certificates can be written: {error}")))
+}
+
+fn install_in_memory(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
+    let known = |path: &str| locate(root, path).ok().flatten().and_then(|place| read(&place).ok());
+    let text = BUNDLES.into_iter().filter_map(known).find(|text| bundle::is_bundle(text)).unwrap_or_default();
+    make_directory(&root.join(IN_MEMORY_HOME))?;
+    let bundle = bundle::with(&text, &certificate.pem);
+    overwrite(root.join(IN_MEMORY), &bundle, 0o644)?;
+    Ok(Installed { bundle: Some(IN_MEMORY), file: Some(IN_MEMORY) })
+}
+
+/// The certificate that another life of this disk left in its files. Of one whose own file is lost only the marks are known,
+/// which suffice to remove it.
+pub fn find(root: &Path) -> Option<Certificate> {
+    let root = root.canonicalize().ok()?;
+    let is_marked = |path| matches!(read_if_ours(&root, path), Ok(Some((_, text))) if bundle::is_marked(&text));
+    let unknown = || Certificate { pem: String::new(), der: Vec::new(), subject_hash: String::new() };
+    Certificate::of_file(&regular_file::text(root.join(FILE)))
+        .or_else(|| BUNDLES.into_iter().any(is_marked).then(unknown))
 }
 
 /// Attempts everything, and returns the first error.
@@ -76,6 +99,7 @@ fn remove(root: &Path, earlier: &[Certificate]) -> io::Result<()> {
     removals.push(remove_from_keystore(root, &ders));
     removals.push(remove_links(root));
     removals.push(remove_file(&root.join(FILE)));
+    removals.push(remove_file(&root.join(IN_MEMORY)));
     removals.into_iter().collect()
 }
 

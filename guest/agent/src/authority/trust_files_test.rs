@@ -223,9 +223,11 @@ fn nothing_is_written_elsewhere_and_no_fifo_is_waited_for() {
     symlink(guest.at("home/file"), guest.at(FILE)).unwrap();
     make_fifo(&guest.at(KEYSTORE));
     let before = guest.contents();
+    guest.put("run/vivarium", "");
     assert!(guest.set(Some(one())).unwrap_err().to_string().contains("no file of certificates"));
     assert_eq!(guest.authority.variables(), []);
     guest.set(None).unwrap();
+    fs::remove_file(guest.at("run/vivarium")).unwrap();
     // The link that is no file of ours has gone; nothing behind it was touched.
     let kept = before.into_iter().filter(|(path, _)| *path != guest.at(FILE));
     assert_eq!(guest.contents(), kept.collect::<Vec<_>>());
@@ -234,6 +236,49 @@ fn nothing_is_written_elsewhere_and_no_fifo_is_waited_for() {
     guest.put(FEDORA, OTHERS);
     guest.set(Some(one())).unwrap();
     assert_eq!(guest.variable("PIP_CERT").unwrap(), format!("/{FEDORA}"));
+}
+
+#[test]
+fn a_guest_whose_files_cannot_be_written_has_a_bundle_in_memory() {
+    let guest = Guest::with(&[DEBIAN, "run/vivarium/other"]);
+    let mounted = ReadOnly::mount(&guest.at("etc"));
+    // A directory in the place of the file, as root in the guest could make it.
+    fs::create_dir_all(guest.at(FILE)).unwrap();
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    for name in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
+        assert_eq!(guest.variable(name).unwrap(), "/run/vivarium/ca-certificates.crt");
+    }
+    let bundle = guest.read("run/vivarium/ca-certificates.crt");
+    assert!(bundle.starts_with(OTHERS) && bundle.contains(&one().pem), "{bundle}");
+    guest.set(None).unwrap();
+    assert_eq!(guest.contents(), before);
+    assert_eq!(guest.authority.variables(), []);
+    drop(mounted);
+}
+
+#[test]
+fn a_disk_of_an_earlier_life_loses_the_authority_that_this_life_has_not_installed() {
+    let guest = Guest::with(&[DEBIAN, FEDORA]);
+    guest.put(KEYSTORE, java_keystore());
+    let before = guest.contents();
+    guest.set(Some(one())).unwrap();
+    let rebuilt = format!("{OTHERS}{}", one().pem);
+    guest.put(FEDORA, &rebuilt);
+    let next = Guest { authority: Authority::found_below(guest.room.path()), ..guest };
+    next.set(None).unwrap();
+    assert_eq!(next.contents(), before);
+    // The marks suffice without the file.
+    next.set(Some(one())).unwrap();
+    fs::remove_file(next.at(FILE)).unwrap();
+    let last = Guest { authority: Authority::found_below(next.room.path()), ..next };
+    last.set(None).unwrap();
+    assert_eq!(last.contents(), before);
+    // A disk that never had one is not touched.
+    let fresh = Guest { authority: Authority::found_below(last.room.path()), ..last };
+    let untouched = fresh.all();
+    fresh.set(None).unwrap();
+    assert_eq!(fresh.all(), untouched);
 }
 
 #[test]

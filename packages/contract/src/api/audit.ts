@@ -71,6 +71,7 @@ export const AUDIT_FINDINGS = {
   entry_removed: "the chain has an entry that is no longer in the log",
   entry_put_in: "the service has not written this entry",
   entry_unlinked: "the entry is in the log, and not in the chain",
+  entry_linked_twice: "the chain has the entry more often than it was written, or is marked to get it again",
   link_changed: "a link of the chain is not what was written, or not in its place",
   link_removed: "links of the chain are missing before this one",
   link_put_in: "a link stands outside of the chain",

@@ -7,7 +7,7 @@
  *                                         stream reset by the host kills the command's whole process tree
  *   GET  /v1/commands                   → 200 GuestCommands
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
- *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
+ *   POST /v1/freeze                     → 200 Frozen: user cgroup frozen, file systems synced
  *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, authority, then thaw (not with `stay_frozen`)
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
@@ -66,6 +66,12 @@ export const GuestAuthority = z.object({
 });
 export type GuestAuthority = z.infer<typeof GuestAuthority>;
 
+export const Frozen = z.object({
+  /** Whether the disk has everything that was written before. Absent from an agent older than this field. */
+  flushed: z.boolean().optional(),
+});
+export type Frozen = z.infer<typeof Frozen>;
+
 /** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {
   /** 64 bytes of host randomness, base64. */
@@ -99,7 +105,10 @@ export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Value of the counter in the guest's /run/vivarium/generation after this call. */
   generation: z.int().min(1),
-  /** Whether the guest trusts the authority of the request. Absent from an agent older than Connections. */
+  /**
+   * Whether the guest trusts the authority of the request. `false` only without `identity`: root in the guest has made its files
+   * unwritable. Absent from an agent older than Connections.
+   */
   ca_trusted: z.boolean().optional(),
   /** The answer of GET /v1/health, which saves a second request to a new machine. */
   health: AgentHealth,

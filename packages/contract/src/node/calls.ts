@@ -33,6 +33,9 @@
  *                                                   the list omits it then
  *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it continue
  *
+ * A machine that is started from a snapshot without memory boots from its disk. It trusts no authority of the machine that was
+ * saved, and cannot continue as that machine (`resume`: 400).
+ *
  * `PUT /v1/machines/{machine_id}` and `PUT /v1/snapshots/{snapshot_id}` take a state key in the header STATE_KEY_HEADER.
  * A machine that is started with one is sealed, and so are its snapshots: its disk is encrypted, and its memory and
  * device state are when they are saved. Every later call of the two that concerns the machine or such a snapshot needs the
@@ -107,17 +110,29 @@ export type MachineStatus = z.infer<typeof MachineStatus>;
 
 export const MachineList = z.object({ machines: z.array(MachineStatus) });
 
+/**
+ * Absent: memory and processes are saved with the disk. `false`: the disk alone is, as of an instant at which the guest had
+ * written everything to it. A machine that is started from it boots.
+ */
+const WithMemory = z.literal(false).optional();
+
 /** The source of a snapshot: a running machine, or another snapshot, whose files are shared, not copied. */
 export const SnapshotSpec = z.union([
-  z.object({
-    machine_id: MachineId,
-    /**
-     * Whether the machine continues at once or stays stopped (`hold`) once its state is durable. A held machine can be
-     * continued later; its snapshot then is an earlier state. If the capture fails, the machine continues in any case.
-     */
-    after: z.enum(["continue", "hold"]),
-  }),
-  z.object({ snapshot_id: SnapshotId }),
+  z
+    .object({
+      machine_id: MachineId,
+      /**
+       * Whether the machine continues at once or stays stopped (`hold`) once its state is durable. A held machine can be
+       * continued later; its snapshot then is an earlier state. If the capture fails, the machine continues in any case.
+       */
+      after: z.enum(["continue", "hold"]),
+      memory: WithMemory,
+    })
+    // A machine that stays stopped may be deleted, and then its memory would be lost.
+    .refine(({ after, memory }) => after === "continue" || memory === undefined, {
+      message: "memory: false goes with after: continue alone",
+    }),
+  z.object({ snapshot_id: SnapshotId, memory: WithMemory }),
 ]);
 export type SnapshotSpec = z.infer<typeof SnapshotSpec>;
 
@@ -136,6 +151,8 @@ export const SnapshotStatus = z.object({
   timings: CaptureTimings.optional(),
   /** The machine that was captured with `after: "hold"`. */
   machine_id: z.string().optional(),
+  /** `false`: it has no memory. Absent from a node that is older than such snapshots, whatever was asked for. */
+  memory: z.literal(false).optional(),
 });
 export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
 

@@ -20,7 +20,7 @@ export const OWN_ERRORS = {
   snapshot_unfrozen: {
     status: 409,
     meaning:
-      "what ran in it could not be frozen when it was saved; it goes on only as the machine that it was",
+      "what ran in it could not be frozen when it was saved, or its disk lacks what was in memory then; it goes on only as the machine that it was",
   },
   wrong_state_key: {
     status: 409,

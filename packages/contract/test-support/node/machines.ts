@@ -73,6 +73,8 @@ function assertCanStart({ info }: NodeState, spec: StartSpec, snapshot: FakeSnap
     one.template === template && one.size === spec.size && (version ?? one.version) === one.version;
   if (snapshot && snapshot.size !== spec.size)
     throw new Refusal("invalid", `size: the snapshot is of size ${snapshot.size}`);
+  if (snapshot?.memory === false && spec.resume)
+    throw new Refusal("invalid", "resume: the snapshot has no memory, so no machine continues from it");
   if (!snapshot && !info.baselines.some(isBaseline))
     throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
   if (info.has_disk_room === false) throw new Refusal("disk_pressure", "not enough free disk");

@@ -28,6 +28,8 @@ export interface FakeSnapshot {
   isUnfit: boolean;
   /** Set if the snapshot is sealed. */
   stateKey: string | undefined;
+  /** `false`: it was saved without memory. */
+  memory: false | undefined;
 }
 
 export function snapshotId(id: string): string {
@@ -38,7 +40,8 @@ export function snapshotId(id: string): string {
 export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
   const { snapshot_id, template, size, bytes, created_at, timings, spec } = snapshot;
   const gaveWay = "machine_id" in spec && spec.after === "hold" && { machine_id: spec.machine_id };
-  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings, ...gaveWay };
+  const { memory } = snapshot;
+  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings, memory, ...gaveWay };
 }
 
 /** Saves a snapshot; an equal call, even while in flight, returns the same snapshot, a different one is refused. */
@@ -122,13 +125,14 @@ async function capture(
       placed: new Map(placed),
       isUnfit: machine.isUnfit,
       stateKey: machine.stateKey,
+      memory: spec.memory,
     };
   });
 }
 
 async function copy(
   state: NodeState,
-  { id, spec, stateKey, hurried }: Save<{ snapshot_id: string }>,
+  { id, spec, stateKey, hurried }: Save<Extract<SnapshotSpec, { snapshot_id: string }>>,
 ): Promise<FakeSnapshot> {
   await Promise.race([state.onSnapshot(id, spec), hurried]);
   const source = findSnapshot(state, spec.snapshot_id);
@@ -136,7 +140,8 @@ async function copy(
   const dir = join(state.folder, id);
   await copyFiles(source.dir, dir);
   const created_at = new Date().toISOString();
-  return { ...source, snapshot_id: id, spec, dir, created_at, timings: undefined };
+  const memory = spec.memory ?? source.memory;
+  return { ...source, snapshot_id: id, spec, dir, created_at, timings: undefined, memory };
 }
 
 async function copyFiles(from: string, to: string): Promise<void> {

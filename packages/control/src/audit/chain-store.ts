@@ -93,6 +93,8 @@ export async function findLink(db: Queries, orgId: string, seq: number): Promise
 export interface LinkWithEntry {
   link: LinkRow;
   entry: AuditRow | null;
+  /** Kinds of the links before it that are of the same entry. */
+  earlier: LinkRow["kind"][];
 }
 
 /** Links after `seq`, each with its entry. */
@@ -114,7 +116,25 @@ export async function listLinks(
     ? await db.selectFrom("audit_log").selectAll().where("id", "in", ids).execute()
     : [];
   const byId = new Map(entries.map((entry) => [entry.id, entry]));
-  return links.map((link) => ({ link, entry: byId.get(link.entry_id) ?? null }));
+  const linksOf = Map.groupBy(await listLinksOf(db, orgId, ids), ({ entry_id: id }) => id);
+  return links.map((link) => {
+    const earlier = (linksOf.get(link.entry_id) ?? []).filter(({ seq }) => seq < link.seq);
+    return { link, entry: byId.get(link.entry_id) ?? null, earlier: earlier.map(({ kind }) => kind) };
+  });
+}
+
+async function listLinksOf(
+  db: Queries,
+  orgId: string,
+  entryIds: readonly string[],
+): Promise<Pick<LinkRow, "entry_id" | "seq" | "kind">[]> {
+  if (entryIds.length === 0) return [];
+  return await db
+    .selectFrom("audit_links")
+    .select(["entry_id", "seq", "kind"])
+    .where("org_id", "=", orgId)
+    .where("entry_id", "in", entryIds)
+    .execute();
 }
 
 /** Entries after `seq` in the order of writing, and whether the chain has each. */

@@ -363,6 +363,25 @@ test("a command is linked when it starts and when it ends, and both are protecte
   }
 });
 
+test.each(["no", "start"])(
+  "an entry that is linked again, because its mark became %s, is found",
+  async (mark) => {
+    const ids = await chained(3);
+    expect((await verify()).findings).toEqual([]);
+    await sql("update audit_log set linked = $2 where id = $1", [ids[1], mark]);
+    const twice = { kind: "entry_linked_twice", entry_id: ids[1] };
+    // Before anything happens, the mark alone shows it; a mark that asks for nothing is harmless until it does.
+    if (mark === "no") expect((await verify()).findings).toEqual([expect.objectContaining(twice)]);
+    await extendChains(deps);
+    expect((await sql("select from audit_links where entry_id = $1", [ids[1]])).length).toBe(2);
+    expect((await verify()).findings).toEqual([expect.objectContaining({ ...twice, seq: 4 })]);
+    // It stays found once the mark is as before, and later entries verify.
+    await change("later");
+    await extendChains(deps);
+    expect((await verify()).findings).toEqual([expect.objectContaining({ ...twice, seq: 4 })]);
+  },
+);
+
 test("entries of versions without a chain are counted, and no later ones pass for them", async () => {
   const insert = (id: string) =>
     sql(

@@ -152,8 +152,11 @@ async function previousOf(
   return { seq: after, hash: link?.hash ?? Buffer.alloc(32) };
 }
 
-function checkEntry({ auditKey, orgId, find }: Step, { link, entry }: LinkWithEntry): void {
+function checkEntry({ auditKey, orgId, find }: Step, { link, entry, earlier }: LinkWithEntry): void {
   const where = { seq: link.seq, entry_id: link.entry_id };
+  // The mark of what the chain has of an entry is under no seal. One that was taken back gets the entry linked again.
+  const isFirst = earlier.length === 0 || (link.kind === "end" && earlier.join() === "start");
+  if (!isFirst) find("entry_linked_twice", where);
   if (entry?.org_id !== orgId) {
     find("entry_removed", where);
     return;
@@ -171,7 +174,11 @@ async function verifyEntries(tx: Queries, step: Step, after: number): Promise<Ch
   let waiting = 0;
   let beforeChain = 0;
   for (const row of rows) {
-    if (row.is_linked) continue;
+    if (row.is_linked) {
+      // It waits to be linked again.
+      if (row.linked === "no") find("entry_linked_twice", { entry_id: row.id });
+      continue;
+    }
     if (row.seal === null && row.seq <= unsealedUntil) beforeChain += 1;
     else if (!isSealed(auditKey, row)) find("entry_put_in", { entry_id: row.id });
     else if (row.linked === "no" && !row.is_late) waiting += 1;

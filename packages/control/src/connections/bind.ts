@@ -1,6 +1,8 @@
 /** Binds Connections to a session: at its create, and later. */
+import { isDeepStrictEqual } from "node:util";
 import type { ConnectionStatus, ParsedConnectionCreate } from "@vivarium/contract/api";
 import { LIMITS } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { type AuditDeps, appendEntry } from "../audit/append.ts";
@@ -21,8 +23,8 @@ import { boundHostColumns } from "./columns.ts";
 import { confirmed } from "./confirm.ts";
 import type { ConnectionDeps } from "./deps.ts";
 import { dataKeyOf, metaOf, remainingOf, requireUsable } from "./rules.ts";
-import { sealConnection } from "./seal.ts";
-import { insertConnections } from "./store.ts";
+import { isSameSecret, sealConnection } from "./seal.ts";
+import { insertConnections, markConfirmed, releaseBind, renewBind, takeOverBind } from "./store.ts";
 import { checkTotals } from "./totals.ts";
 
 /** Writes the Connections of a session that is being made, in the transaction that makes it. */
@@ -42,14 +44,17 @@ export async function insertAtCreate(
   );
 }
 
-/** In force when it resolves, or before a paused session runs again. Wakes nothing. */
+/**
+ * In force when it resolves, or before a paused session runs again. Wakes nothing. The same request again finds the Connection of
+ * one that was stored and not answered, because it came too late or its process died, and waits for that one.
+ */
 export async function bindConnection(
   deps: ConnectionDeps,
   scope: Scope,
   { id, body, by }: { id: string; body: ParsedConnectionCreate; by: Caller },
 ): Promise<ConnectionStatus> {
   let bound: { row: ConnectionRow; desired: SessionRow } | undefined;
-  return await whenFree(deps, id, async () => {
+  const attempt = async () => {
     const session = await getSession(deps.db, scope, id);
     if (!bound) {
       requireUsable(session);
@@ -63,28 +68,39 @@ export async function bindConnection(
       const key = await dataKeyOf(deps, session);
       bound = await deps.db.transaction().execute((tx) => store(deps, tx, { session, connection, key, by }));
       if (!bound) return BUSY;
+      crashPoint("bind.commit");
       deps.signals.moved(id);
-    }
+    } else await renewBind(deps.db, bound.row);
     const { row } = bound;
     const desired = bound.desired.network_generation > session.network_generation ? bound.desired : session;
     const isInForce = await inForce(deps, desired).catch((error: unknown) => {
       throw isPending(error) ? madeButPending(error) : error;
     });
-    return isInForce ? toStatus(row) : BUSY;
-  });
+    if (!isInForce) return BUSY;
+    crashPoint("bind.applied");
+    await markConfirmed(deps.db, row);
+    return toStatus(row);
+  };
+  try {
+    return await whenFree(deps, id, attempt);
+  } catch (error) {
+    // An equal request need not wait. If this fails too, the claim lapses.
+    if (bound) await releaseBind(deps.db, bound.row).catch(() => undefined);
+    throw error;
+  }
 }
 
 async function inForce(deps: ConnectionDeps, desired: SessionRow): Promise<boolean> {
   await confirmed(deps, desired.id);
+  crashPoint("bind.pushed");
   return await isApplied(deps, desired);
 }
 
 const isPending = (error: unknown): error is ApiError =>
   error instanceof ApiError && error.code === "session_node_unavailable";
 
-/** Without Retry-After: the Connection exists, so the same request again would be in conflict with it. */
 function madeButPending(cause: ApiError): ApiError {
-  return new ApiError(cause.code, `the Connection is made; ${cause.message}`, { cause, retryAfterS: null });
+  return new ApiError(cause.code, `the Connection is made; ${cause.message}`, { cause });
 }
 
 interface Bind {
@@ -94,9 +110,17 @@ interface Bind {
   by: Caller;
 }
 
-/** Undefined when the session has changed meanwhile. */
+/** Undefined when the session has changed meanwhile, or while an equal request is at work. */
 async function store(deps: AuditDeps, tx: Queries, { session, connection, key, by }: Bind) {
   const { name, host } = connection;
+  const half = (await listConnections(tx, [session.id])).find((row) =>
+    isHalfDone(row, session, connection, key),
+  );
+  if (half) {
+    // Another request may be at work on it, which answers its own caller.
+    const row = await takeOverBind(tx, half);
+    return row && { row, desired: session };
+  }
   const desired = await saveBoundNetwork(tx, session, boundHostColumns(host));
   if (!desired) return undefined;
   const present = await listConnections(tx, [session.id]);
@@ -104,12 +128,24 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
   checkTotals(present, connection);
   const owner: Owner = session;
   const sealed = sealConnection(key, owner, connection, desired.connections_version);
-  const [row] = await insertConnections(tx, session.id, [sealed]);
+  const [row] = await insertConnections(tx, session.id, [{ ...sealed, isBind: true }]);
   if (!row) throw new Error("a Connection was not written");
   await appendEvents(tx, [eventOf(session, "connection.created", eventData(row))]);
   const entry = { by, target: name, sessionId: session.id, meta: metaOf(row) };
   await appendEntry(deps, tx, { action: "connection.create", ...entry });
   return { row, desired };
+}
+
+/**
+ * Whether this Connection is what an equal request has stored whose caller got no answer. Only who knows the credential makes an
+ * equal one.
+ */
+function isHalfDone(row: ConnectionRow, session: SessionRow, wanted: NewConnection, key: Buffer): boolean {
+  const { sealed, bind_claimed_until: claim, name, host } = row;
+  if (claim === null || sealed === null || name !== wanted.name || host !== wanted.host) return false;
+  const rules = [row.auth_type, row.header_name, row.methods, row.paths];
+  const same = [wanted.authType, wanted.headerName, wanted.methods, wanted.paths];
+  return isDeepStrictEqual(rules, same) && isSameSecret(key, session, { ...row, sealed }, wanted);
 }
 
 function refuseConflict(present: readonly ConnectionRow[], { name, host }: NewConnection): void {

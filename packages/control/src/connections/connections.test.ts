@@ -39,6 +39,14 @@ const eventsOf = async (id: string) => {
   );
   return rows.map(({ type, data }) => [type, data.name]);
 };
+/** Names of the binds in the audit log. */
+const auditOf = async (id: string) => {
+  const { rows } = await control.sql.query(
+    "select target from audit_log where session_id = $1 and action = 'connection.create' order by seq",
+    [id],
+  );
+  return rows.map(({ target }) => target);
+};
 const unique = (name: string) => ({ name, origin: `https://${name}.example.com` });
 
 describe("a create with Connections", () => {
@@ -305,16 +313,48 @@ test("a change that the node does not confirm is 503, is kept, and arrives with 
   await eventually(() => expect(sent(id)?.tombstones).toHaveLength(1));
 });
 
-test("a bind that the node does not confirm is kept, and is not for clients to repeat", async () => {
+test("a bind that the node does not confirm is kept, and the same request again waits for it", async () => {
   const id = await bound();
   control.node.onConnections = async () => {
     throw new Refusal("network_unconfirmed", "not now");
   };
   const answer = await bind(id, unique("two"));
-  control.node.onConnections = async () => {};
-  expect([answer.body.code, answer.headers["retry-after"]]).toEqual(["session_node_unavailable", undefined]);
+  expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
+  expect(answer.headers["retry-after"]).toBeDefined();
   expect(answer.body.error).toMatch(/^the Connection is made/);
+  expect((await bind(id, unique("two"))).status).toBe(503);
+  // Another request under the name does not complete that bind, whatever it differs in.
+  for (const other of [
+    bearer("canary-2"),
+    { allow: { methods: ["GET"], paths: ["/*"] } },
+    { origin: "https://three.example.com" },
+  ])
+    expect((await bind(id, { ...unique("two"), ...other })).body.code).toBe("conflict");
+  control.node.onConnections = async () => {};
   await eventually(() => expect(sent(id)?.connections).toHaveLength(2));
+  expect((await bind(id, unique("two"))).status).toBe(201);
+  // Its caller knows now that it is made.
+  expect((await bind(id, unique("two"))).body.code).toBe("conflict");
+  expect(await auditOf(id)).toEqual(["two"]);
+  expect(await eventsOf(id)).toEqual([
+    ["connection.created", "api"],
+    ["connection.created", "two"],
+  ]);
+});
+
+test("a bind that is not confirmed is replaced and revoked like another", async () => {
+  const id = await bound();
+  control.node.onConnections = async () => {
+    throw new Refusal("network_unconfirmed", "not now");
+  };
+  await bind(id, unique("two"));
+  await bind(id, unique("three"));
+  control.node.onConnections = async () => {};
+  expect((await replace(id, "two", { ...connection(unique("two")), ...bearer("canary-2") })).status).toBe(
+    200,
+  );
+  expect((await revoke(id, "three")).status).toBe(204);
+  for (const name of ["two", "three"]) expect((await bind(id, unique(name))).body.code).toBe("conflict");
 });
 
 test("a refusal repeats no secret", async () => {
@@ -530,10 +570,16 @@ describe("inheritance", () => {
     expect(control.node.machines.get(`${id}-2`)?.spec.ca?.certificate_pem).toBe(sent(id)?.ca.certificate_pem);
   });
 
-  test("a template is not made of such a session", async () => {
+  test("a template of such a session has no memory, and its sessions no Connection and no authority", async () => {
     const id = await bound();
     const answer = await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "mine" } });
-    expect(answer.body.code).toBe("conflict");
+    expect(answer.body).toMatchObject({ status: "ready", memory: false });
+    const started = await control.createLive({ template: "mine" });
+    expect((await control.ask(`GET /v1/sessions/${started}`)).body).not.toHaveProperty("connections");
+    expect(control.node.machines.get(`${started}-1`)?.spec).not.toHaveProperty("ca");
+    const own = await control.createLive({ template: "mine", connections: [connection()] });
+    expect(sent(own)?.ca.certificate_pem).not.toBe(sent(id)?.ca.certificate_pem);
+    await control.ask("DELETE /v1/templates/mine");
   });
 });
 

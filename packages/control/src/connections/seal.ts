@@ -1,4 +1,5 @@
 /** Seals the credentials of Connections with their session's data key, each for its name and generation. */
+import { timingSafeEqual } from "node:crypto";
 import type { InjectedHeader } from "@vivarium/contract/gateway";
 import { type Owner, openFor, sealFor } from "../secrets/data-key.ts";
 import type { NewConnection } from "./check.ts";
@@ -29,6 +30,12 @@ interface Sealed {
   auth_type: "bearer" | "header";
   header_name: string;
   sealed: Buffer;
+}
+
+/** Compares in constant time, so that how long an answer takes says nothing of the credential. */
+export function isSameSecret(key: Buffer, owner: Owner, of: Sealed, { secret }: NewConnection): boolean {
+  const [one, other] = [openFor(key, owner, placeOf(of), of.sealed), Buffer.from(secret)];
+  return one.length === other.length && timingSafeEqual(one, other);
 }
 
 /** The same credential, sealed for another generation. */

@@ -17,7 +17,12 @@ export interface SealedConnection {
   generation: number;
   ttl_s: number;
   sealed: Buffer;
+  /** Whether a request is at work to bring it into force. */
+  isBind?: boolean;
 }
+
+/** Longer than a request that binds waits for one answer of the node. */
+const BIND_CLAIM_S = 30;
 
 const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => ${seconds})`;
 
@@ -26,9 +31,10 @@ export async function insertConnections(
   sessionId: string,
   connections: readonly SealedConnection[],
 ): Promise<ConnectionRow[]> {
-  const rows = connections.map(({ ttl_s, ...columns }) => ({
+  const rows = connections.map(({ ttl_s, isBind, ...columns }) => ({
     session_id: sessionId,
     ...columns,
+    bind_claimed_until: isBind ? inSeconds(BIND_CLAIM_S) : null,
     expires_at: inSeconds(ttl_s),
   }));
   return await db.insertInto("connections").values(rows).returningAll().returning(IS_EXPIRED).execute();
@@ -46,6 +52,7 @@ export async function replaceConnectionRow(
       ...columns,
       expires_at: inSeconds(ttl_s),
       expiry_emitted: false,
+      bind_claimed_until: null,
       reflections: 0,
       suspended_at: null,
     })
@@ -53,6 +60,42 @@ export async function replaceConnectionRow(
     .where("name", "=", name)
     .where("generation", "=", known.generation)
     .where("revoked_at", "is", null)
+    .returningAll()
+    .returning(IS_EXPIRED)
+    .executeTakeFirst();
+}
+
+type BindKey = Pick<ConnectionRow, "session_id" | "name" | "generation">;
+
+/** The Connection of a bind that was not answered. One that was replaced meanwhile is another. */
+function unanswered(db: Queries, { session_id, name, generation }: BindKey) {
+  return db
+    .updateTable("connections")
+    .where("session_id", "=", session_id)
+    .where("name", "=", name)
+    .where("generation", "=", generation)
+    .where("bind_claimed_until", "is not", null);
+}
+
+export async function markConfirmed(db: Queries, key: BindKey): Promise<void> {
+  await unanswered(db, key).set({ bind_claimed_until: null }).execute();
+}
+
+export async function renewBind(db: Queries, key: BindKey): Promise<void> {
+  await unanswered(db, key)
+    .set({ bind_claimed_until: inSeconds(BIND_CLAIM_S) })
+    .execute();
+}
+
+export async function releaseBind(db: Queries, key: BindKey): Promise<void> {
+  await unanswered(db, key).set({ bind_claimed_until: sql<Date>`now()` }).execute();
+}
+
+/** Undefined while the claim of another request has not lapsed. */
+export async function takeOverBind(db: Queries, key: BindKey): Promise<ConnectionRow | undefined> {
+  return await unanswered(db, key)
+    .set({ bind_claimed_until: inSeconds(BIND_CLAIM_S) })
+    .where(sql<boolean>`bind_claimed_until <= now()`)
     .returningAll()
     .returning(IS_EXPIRED)
     .executeTakeFirst();

@@ -147,6 +147,7 @@ create table connections (
   reflections integer not null default 0,
   suspended_at timestamp(3) with time zone,
   sealed bytea,
+  bind_claimed_until timestamp(3) with time zone,
   constraint connections_auth_type_check CHECK ((auth_type = ANY (ARRAY['bearer'::text, 'header'::text]))),
   constraint connections_check CHECK (((revoked_at IS NULL) OR (sealed IS NULL))),
   constraint connections_pkey PRIMARY KEY (session_id, name),
@@ -480,6 +481,10 @@ create table templates (
   size text not null,
   baseline text not null,
   no_sudo boolean not null,
+  kek_id text,
+  data_key bytea,
+  state_key bytea,
+  constraint templates_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = (state_key IS NULL)))),
   constraint templates_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),
   constraint templates_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint templates_org_id_name_version_key UNIQUE (org_id, name, version),
@@ -487,3 +492,4 @@ create table templates (
   constraint templates_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
   constraint templates_version_check CHECK ((version >= 1))
 );
+CREATE INDEX templates_kek ON public.templates USING btree (kek_id) WHERE (kek_id IS NOT NULL);

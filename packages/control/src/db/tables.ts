@@ -96,6 +96,7 @@ export interface ConnectionTable {
   reflections: Generated<number>;
   suspended_at: Date | null;
   sealed: Buffer | null;
+  bind_claimed_until: Date | null;
 }
 
 interface ApiKeyTable {
@@ -272,6 +273,9 @@ export interface TemplateTable {
   size: string;
   baseline: string;
   no_sudo: boolean;
+  kek_id: string | null;
+  data_key: Buffer | null;
+  state_key: Buffer | null;
 }
 
 interface AttachmentTable {

@@ -72,9 +72,9 @@ async function claimFork(
   if (!parent) return undefined;
   // The claim's row: a session that has just ended has no variables any more.
   const variables = await openVariables({ ...deps, db: tx }, parent);
-  const stateKey = parent.may_hold_secrets
-    ? stateKeyOfNew(deps.keyring, await openStateKey(deps.keyring, parent))
-    : undefined;
+  const ofParent = await openStateKey(deps.keyring, parent);
+  const isSealed = parent.may_hold_secrets || ofParent !== undefined;
+  const stateKey = isSealed ? stateKeyOfNew(deps.keyring, ofParent) : undefined;
   const sealed = Array.from({ length: count }, () => {
     const owner = { org_id: parent.org_id, id: randomId() };
     return { owner, ...sealVariables(deps.keyring, owner, variables, { stateKey }) };

@@ -6,7 +6,7 @@ import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { requireStateKey } from "../moves/start-machine.ts";
 import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
@@ -15,6 +15,10 @@ import { keepSnapshot } from "./snapshot-steps.ts";
 
 export type SaveTemplateDeps = MoveDeps & { node: NodeState };
 
+/**
+ * Sessions of a template start with its memory. That of a session which may hold secrets is not saved: its template is the disk
+ * alone, and sessions boot from it.
+ */
 export async function saveTemplate(
   deps: SaveTemplateDeps,
   scope: Scope,
@@ -29,9 +33,9 @@ export async function saveTemplate(
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
     prefix: "tpl_",
-    check: refuseSecrets,
+    check: (session) => requireStateKey(deps, session),
     find: findVersionById,
-    keep: (tx, session, { snapshot_id: id }) => keepVersion(tx, session, { id, name, description }),
+    keep: (tx, session, snapshot) => keepVersion(deps, tx, session, { name, description, snapshot }),
     by,
     entryOf: ({ version }) => ({
       action: "template.save",
@@ -42,17 +46,4 @@ export async function saveTemplate(
   });
   const versions = await listVersions(deps.db, scope, name);
   return { template: toTemplate(row, versions, deps.node.lastKnown), timings };
-}
-
-/**
- * Sessions of a template start with its memory, which may contain the secrets of the session that it was made from, or of
- * one whose checkpoint that session was started from.
- */
-async function refuseSecrets(session: SessionRow): Promise<void> {
-  if (!session.may_hold_secrets) return;
-  throw new ApiError(
-    "conflict",
-    "the session has secrets, or comes from one that had, and its memory may contain them, which a template keeps; " +
-      "prepare the template in a session without secrets",
-  );
 }

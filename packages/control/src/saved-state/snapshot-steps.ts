@@ -11,6 +11,7 @@ import { appendEntry } from "../audit/append.ts";
 import type { NewEntry } from "../audit/entry.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { expireIfLifetimeOver } from "../moves/expire.ts";
 import { carryOut, operate } from "../operations/frame.ts";
@@ -107,7 +108,14 @@ export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
     make: async (signal: AbortSignal) => {
       const stateKey = await openStateKey(deps.keyring, op.session);
-      return await deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal, stateKey);
+      const spec = { ...sourceOf(op.session), ...(isOfDisk(op) && { memory: false as const }) };
+      const made = await deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+      // A node of an earlier version saves memory all the same, which may contain secrets.
+      if (isOfDisk(op) && made.memory !== false)
+        throw new NodeError("refused", "the node cannot save a disk without memory", {
+          code: "capture_failed",
+        });
+      return made;
     },
     remove: async () => undefined,
     rollBack: () => discardSnapshot(deps, op),
@@ -124,6 +132,10 @@ export async function discardSnapshot(deps: MoveDeps, op: Operation): Promise<vo
     );
   await deps.operations.clear(op);
 }
+
+/** Whether the snapshot is the disk alone: a template of a session whose memory may contain secrets. */
+const isOfDisk = ({ kind, session }: Operation): boolean =>
+  kind === "save_template" && session.may_hold_secrets;
 
 /** The source of the snapshot. A paused session is not woken: the snapshot shares the files of its saved state. */
 function sourceOf(session: SessionRow): SnapshotSpec {

@@ -13,6 +13,7 @@ import { type Database, openDatabase } from "../db/pool.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { KekSource } from "./kek-source.ts";
 import { Keyring } from "./keyring.ts";
+import { openStateKey } from "./state-key.ts";
 import { countDataKeys } from "./store.ts";
 import { openVariables, saveSealedValues, sealVariables } from "./variables.ts";
 
@@ -69,6 +70,47 @@ async function addSessions(like: string): Promise<string[]> {
   return ids;
 }
 
+/** A sealed pause, a checkpoint and a template: what they are sealed with is the node's copy, and the database has it wrapped. */
+async function saveSealed() {
+  const id = await control.createLive({ secrets: { TOKEN: "of a paused session" } });
+  const stateKey = control.node.machines.get(`${id}-1`)?.stateKey;
+  const { checkpoint_id: chk } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
+  expect((await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "tools" } })).status).toBe(
+    200,
+  );
+  expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
+  return {
+    /** With the keys that the file has now alone, in a process that had no others. */
+    expectToOpen: async () => {
+      const { keyring } = await Keyring.load(source);
+      for (const table of ["sessions", "checkpoints", "templates"]) {
+        const { rows } = await control.sql.query(`select * from ${table} where state_key is not null`);
+        expect(rows.length, table).toBeGreaterThan(0);
+        for (const row of rows) expect(await openStateKey(keyring, row), table).toBeDefined();
+      }
+      const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
+      expect((await openStateKey(keyring, rows[0]))?.toString("base64url")).toBe(stateKey);
+      await withMortal(control, "", async (mortal) => {
+        const ask = async (call: string, body?: object) => {
+          const answer = await mortal.ask(call, body);
+          if (answer === "broken") throw new Error(`${call} got no answer`);
+          expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300);
+          return answer.body as { session_id: string };
+        };
+        await ask(`POST /v1/sessions/${id}/resume`);
+        expect(control.node.machines.get(`${id}-2`)?.stateKey).toBe(stateKey);
+        for (const [call, body] of [
+          [`POST /v1/checkpoints/${chk}/sessions`, {}],
+          ["POST /v1/sessions", { template: "tools" }],
+        ] as const) {
+          const { session_id: started } = await ask(call, body);
+          await eventually(() => expect(control.node.machines.get(`${started}-1`)?.stateKey).toBe(stateKey));
+        }
+      });
+    },
+  };
+}
+
 async function expectReadable(ids: string[]): Promise<void> {
   const { keyring } = await Keyring.load(source);
   for (const id of ids) {
@@ -79,10 +121,11 @@ async function expectReadable(ids: string[]): Promise<void> {
 }
 
 test("every secret is readable after each kill, and the old keys can go at the end", {
-  timeout: (IS_FULL ? 1_800_000 : 60_000) * SLOWNESS,
+  timeout: (IS_FULL ? 1_800_000 : 120_000) * SLOWNESS,
 }, async () => {
   const live = await control.createLive({ secrets: { TOKEN: "of the traffic" } });
   const ids = await addSessions(live);
+  const sealed = await saveSealed();
   const over = new AbortController();
   const traffic = (async () => {
     for (; !over.signal.aborted; await sleep(20)) {
@@ -110,4 +153,5 @@ test("every secret is readable after each kill, and the old keys can go at the e
     .find((one) => one.startsWith(`${current}:`));
   writeFileSync(source.file, `${line}\n`, { mode: 0o600 });
   await expectReadable(ids);
+  await sealed.expectToOpen();
 });

@@ -46,7 +46,7 @@ export type SessionSettings = Chosen &
     size: Size;
     /** Connections of the request, checked against the policy of the session. */
     connections?: readonly NewConnection[];
-    /** The state key of the checkpoint that the session starts from. */
+    /** The state key of the checkpoint or template that the session starts from. */
     stateKey?: Buffer | undefined;
   };
 
@@ -88,7 +88,7 @@ export async function admitSession(
     keyring,
     owner,
     { env, secrets },
-    { hasConnections, stateKey: mayHold ? stateKeyOfNew(keyring, stateKey) : undefined },
+    { hasConnections, stateKey: mayHold || stateKey ? stateKeyOfNew(keyring, stateKey) : undefined },
   );
   const hosts = connections.map(({ host }) => host);
   const row = await insertSession(tx, {

@@ -60,9 +60,9 @@ async function startFromTemplate(
     env: request.env ?? {},
     egress: JSON.stringify(request.egress ?? OPEN),
     no_sudo: request.no_sudo || saved?.noSudo || false,
-    // A session that may hold secrets is not made into a template.
+    // The template of a session that may hold secrets has no memory.
     may_hold_secrets: false,
-    stateKey: undefined,
+    stateKey: saved ? await openStateKey(deps.keyring, saved.row) : undefined,
     may_keep_alive: Boolean(saved),
   };
   return { start, refusal };

@@ -1,15 +1,21 @@
 import type { TemplateSave } from "@vivarium/contract/api";
+import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
+import type { Keyring } from "../secrets/keyring.ts";
+import { openStateKey, stateKeyColumns } from "../secrets/state-key.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { insertTemplate, type TemplateRow, takeNextVersion } from "./store.ts";
 
-/** Records the snapshot `id` as the next version of a template. */
+/** Records a snapshot as the next version of a template. A sealed one opens with its session's state key. */
 export async function keepVersion(
+  { keyring }: { keyring: Keyring },
   tx: Queries,
   session: SessionRow,
-  { id, name, description }: TemplateSave & { id: string },
+  { name, description, snapshot }: TemplateSave & { snapshot: SnapshotStatus },
 ): Promise<TemplateRow> {
+  const id = snapshot.snapshot_id;
+  const stateKey = await openStateKey(keyring, session);
   const row = await insertTemplate(tx, {
     id,
     org_id: session.org_id,
@@ -18,11 +24,11 @@ export async function keepVersion(
     version: await takeNextVersion(tx, session.org_id, name),
     description: description ?? null,
     session_id: session.id,
-    // Memory may be kept: a session with secrets is refused (saved-state/save-template.ts).
-    has_memory: true,
+    has_memory: snapshot.memory !== false,
     size: session.size,
     baseline: session.baseline ?? session.template,
     no_sudo: session.no_sudo,
+    ...(stateKey && stateKeyColumns(keyring, { org_id: session.org_id, id }, stateKey)),
   });
   await appendEvent(tx, eventOf(session, "template.ready", { name, version: String(row.version) }));
   return row;

@@ -6,6 +6,7 @@ import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { StateKeyColumns } from "../secrets/state-key.ts";
 import { isOfficial, officialVersions } from "./official.ts";
 import { readReference, type TemplateReference } from "./reference.ts";
 import { lockVersion, type TemplateRow } from "./store.ts";
@@ -13,7 +14,7 @@ import { lockVersion, type TemplateRow } from "./store.ts";
 export interface ResolvedTemplate {
   version: string | null;
   /** The snapshot to start from, for a saved template. */
-  saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean } | null;
+  saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean; row: StateKeyColumns } | null;
   /** The reason why the template cannot be started at the moment. */
   refusal?: ApiError;
 }
@@ -38,7 +39,7 @@ export async function resolveTemplate(
   if (!row) throw noSuchTemplate(text);
   const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
-  const saved = { snapshotId, size: row.size as Size, baseline, noSudo };
+  const saved = { snapshotId, size: row.size as Size, baseline, noSudo, row };
   return { version: String(row.version), saved, refusal };
 }
 

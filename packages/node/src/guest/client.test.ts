@@ -162,7 +162,7 @@ describe("a full agent", () => {
     const follow = () => connected.request("GET", "/v1/follow", { isRepeatable: true });
     const open = await Promise.all(Array.from({ length: GUESTS }, follow));
     await expect(follow()).rejects.toMatchObject({ code: "agent_unavailable" });
-    await connected.command("/v1/freeze");
+    await connected.freeze();
     const [first] = open;
     const closed = once(first?.stream as ClientHttp2Stream, "close");
     cancel(first?.stream as ClientHttp2Stream);

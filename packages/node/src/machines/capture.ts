@@ -4,6 +4,7 @@
  */
 import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
+import type { Frozen } from "@vivarium/contract/guest";
 import type { CaptureTimings } from "@vivarium/contract/node";
 import { allOrNone } from "@vivarium/kit/all-or-none";
 import { endsWithin, stopwatch } from "@vivarium/kit/clock";
@@ -36,10 +37,10 @@ import { thawAndContinue } from "./handshake.ts";
 import type { Machine } from "./machine.ts";
 
 /** Disk space for device state, tables and manifest of a guest that changed no page. */
-const LEAST_BYTES = 4 * MIB;
+export const LEAST_BYTES = 4 * MIB;
 const THAW_WITHIN_MS = 5_000;
 /** Files that the snapshot shares with its parent. */
-const SHARED = ["layer.qcow2", "base.raw"] as const;
+export const SHARED = ["layer.qcow2", "base.raw"] as const;
 const MEMORY = "mem";
 
 export interface CaptureInput {
@@ -73,7 +74,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
-    const [parentSums, , isFrozen, sharedDisk] = await allOrNone([
+    const [parentSums, , frozen, sharedDisk] = await allOrNone([
       makeTarget(input),
       input.announce(),
       freezeGuest(input),
@@ -90,33 +91,45 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(deps, input, instant, { sharedDisk, isFrozen, watch });
+      const manifest = await makeDurable(deps, input, instant, { sharedDisk, frozen, watch });
       return { dir: target, manifest };
     } finally {
       instant.release();
     }
   } catch (error) {
     await removeFolder(target);
-    // Awaited so that the next capture does not meet a thaw in progress, but only for a few seconds.
-    if (isStill && machine.isRunning)
-      await endsWithin(
-        THAW_WITHIN_MS,
-        thawAndContinue(machine).catch(() => {}),
-      );
+    if (isStill) await letContinue(machine);
     throw error;
   }
 }
 
 /**
- * Freezes the user's processes. False if the guest broke its agent or hangs the freezer. Such a guest can be held all
+ * Continues a guest whose capture failed. Awaited so that the next capture does not meet a thaw in progress, but only for a
+ * few seconds.
+ */
+export async function letContinue(machine: Machine): Promise<void> {
+  if (!machine.isRunning) return;
+  await endsWithin(
+    THAW_WITHIN_MS,
+    thawAndContinue(machine).catch(() => {}),
+  );
+}
+
+/** Undefined: the user's processes could not be frozen. `flushed`: the disk has all that they have written. */
+type FrozenGuest = Frozen | undefined;
+
+/**
+ * Freezes the user's processes. Undefined if the guest broke its agent or hangs the freezer. Such a guest can be held all
  * the same: its processes stop with the machine. But its snapshot only continues as this machine, never as another.
  */
-async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
+export async function freezeGuest({
+  machine,
+  hold,
+}: Pick<CaptureInput, "machine" | "hold">): Promise<FrozenGuest> {
   try {
-    await machine.agent.command("/v1/freeze");
-    return true;
+    return await machine.agent.freeze();
   } catch (error) {
-    if (hold && machine.isRunning && !machine.isOutOfSpace) return false;
+    if (hold && machine.isRunning && !machine.isOutOfSpace) return undefined;
     const cause = error as NodeError;
     if (cause.code !== "invalid" && cause.code !== "internal") throw cause;
     throw new NodeError("capture_failed", `the guest could not be frozen: ${cause.message}`, { cause });
@@ -157,7 +170,7 @@ async function makeStateFile({ machine: { slot }, machineDir, stateKey }: Captur
 /** In the machine's folder. Its name in the jail is the same. */
 export const STATE_FILE = "run/state";
 const stateFile = (machineDir: string) => path.join(machineDir, STATE_FILE);
-const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
+export const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
 /** Everything between stop and continue. Disk and memory are cloned, so that the guest can run during the rest. */
 async function takeInstant(deps: CaptureDeps, input: CaptureInput, parentSums: PageSums, freeze: number) {
@@ -238,7 +251,7 @@ async function saveState({
 }
 
 /** Makes a file read-only, syncs it and describes it. Described last, because its blocks may grow until it is on disk. */
-async function settle({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
+export async function settle({ sums }: Pick<MachineDeps, "sums">, target: string, name: SnapshotFile) {
   const file = path.join(target, name);
   await chmod(file, 0o444);
   await syncPath(file);
@@ -249,7 +262,7 @@ async function makeDurable(
   deps: CaptureDeps,
   { parent, target, spec, stateKey }: CaptureInput,
   { sums, ownBytes, stages }: Awaited<ReturnType<typeof takeInstant>>,
-  { sharedDisk, isFrozen, watch }: { sharedDisk: number; isFrozen: boolean; watch: () => number },
+  { sharedDisk, frozen, watch }: { sharedDisk: number; frozen: FrozenGuest; watch: () => number },
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([
@@ -269,7 +282,9 @@ async function makeDurable(
     ...parent.manifest,
     kind: "snapshot",
     devices: knownDevices(parent.manifest),
-    unfrozen: isFrozen ? undefined : true,
+    unfrozen: frozen ? undefined : true,
+    flushed: frozen?.flushed || undefined,
+    memory: undefined,
     created_at: new Date().toISOString(),
     own_bytes: ownBytes + state.bytes + memSums.bytes + Math.max(0, disk.blocks * 512 - sharedDisk),
     spec,

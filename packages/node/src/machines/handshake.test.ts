@@ -176,6 +176,14 @@ describe("the handshake", () => {
     await expect(handshake(fresh.machine)).rejects.toThrow(/baked again/);
   });
 
+  it("wakes a session whose guest made its own certificates unwritable, unless its agent does not say so", async () => {
+    const woken = { snapshot_id: SNAPSHOT, resume: true, ca };
+    const lacking = await machineOf(woken, { status: 200, body: { ...ACK, ca_trusted: false } });
+    await handshake(lacking.machine);
+    const silent = await machineOf(woken, { status: 200, body: ACK });
+    await expect(handshake(silent.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+  });
+
   it("fails as unfit, with the reason, if the guest of a saved state refuses or sends nonsense", async () => {
     const refusing = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, { status: 500, body: refusal });
     await expect(handshake(refusing.machine)).rejects.toMatchObject({

@@ -6,16 +6,20 @@ import type { UndoStack } from "@vivarium/kit/undo-stack";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import { feedDuring, makeFifo } from "../host/fifo.ts";
 import { type Bind, type Qemu, startQemu } from "../host/jail.ts";
+import { tscKhz } from "../host/processor.ts";
 import { rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
-import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
+import { bootArguments, JAIL_PATHS, kernelArguments, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState } from "../qemu/qmp.ts";
 import { mappingsOf } from "../snapshots/changed-pages.ts";
 import { assertFits, explainRefusal } from "../snapshots/fit.ts";
+import { kernelBinds } from "../snapshots/kernel-binds.ts";
 import {
+  boots,
   devicesOf,
   filesOf,
   type Loadable,
+  type Manifest,
   manifestPath,
   plainDiskOf,
   shapeOf,
@@ -52,7 +56,7 @@ export async function prepareFiles(
   return { dir: own, manifest };
 }
 
-type LaunchDeps = Pick<MachineDeps, "qemu" | "cgroups" | "verifications" | "sums">;
+type LaunchDeps = Pick<MachineDeps, "config" | "qemu" | "cgroups" | "verifications" | "sums">;
 
 interface Launch {
   dir: string;
@@ -63,7 +67,10 @@ interface Launch {
   stateKey?: StateKey | undefined;
 }
 
-/** Starts QEMU and loads the device state. Baselines are not verified again after the daemon's start. */
+/**
+ * Starts QEMU and loads the device state; a state without memory has none, and its guest will boot. Baselines are not
+ * verified again after the daemon's start.
+ */
 export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
   const { dir, parent, isVerified, stateKey } = input;
   assertFits(parent.manifest);
@@ -77,6 +84,7 @@ export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): 
   });
   await sealRunDir(dir);
   await verified;
+  if (boots(parent.manifest)) return qemu;
   if (parent.manifest.sealed && stateKey) await loadSealed(deps, qemu, { ...input, stateKey });
   else await loadDeviceState(qemu.qmp, JAIL_PATHS.state);
   return qemu;
@@ -110,14 +118,14 @@ async function sealRunDir(dir: string): Promise<void> {
 }
 
 async function start(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
+  const { config, qemu } = deps;
   const { dir, slot, parent, stateKey } = input;
   const { manifest } = parent;
   const shape = shapeOf(manifest);
   const from = (name: string) => path.join(parent.dir, name);
-  if (manifest.sealed) await makeFifo(stateFifo(dir), slot.uid);
   const binds: Bind[] = [
     { source: from("mem"), target: JAIL_PATHS.memory, writable: false },
-    { source: manifest.sealed ? stateFifo(dir) : from("state"), target: JAIL_PATHS.state, writable: false },
+    ...(boots(manifest) ? kernelBinds(config.imagesDir) : [await stateBind(input)]),
     { source: from("layer.qcow2"), target: JAIL_PATHS.layer, writable: false },
     { source: from("base.raw"), target: JAIL_PATHS.base, writable: false },
     { source: path.join(dir, "disk.qcow2"), target: JAIL_PATHS.disk, writable: true },
@@ -125,11 +133,26 @@ async function start(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<
   ];
   if (stateKey)
     binds.push({ source: from(plainDiskOf(manifest)), target: JAIL_PATHS.under, writable: false });
-  const qemuRoot = rootOf(deps.qemu, manifest.qemu_build) ?? deps.qemu.dir;
+  const qemuRoot = rootOf(qemu, manifest.qemu_build) ?? qemu.dir;
   const fileBytes = 2 * manifest.disk_gb * GIB;
   const jail = { slot, dir, shape, qemuRoot, binds, fileBytes };
-  const spec = { ...jail, arguments: loadArguments(shape, devicesOf(manifest), stateKey !== undefined) };
+  const spec = { ...jail, arguments: argumentsOf(manifest, stateKey !== undefined) };
   return startQemu(deps.cgroups, { ...spec, feed: await diskKeyFor(input) }, undo, QMP_LIMIT_MS);
+}
+
+function argumentsOf(manifest: Manifest, isSealed: boolean): string[] {
+  const [shape, devices] = [shapeOf(manifest), devicesOf(manifest)];
+  if (!boots(manifest)) return loadArguments(shape, devices, isSealed);
+  const boot = { kernelArguments: kernelArguments(shape.accelerator, tscKhz()), devices };
+  return bootArguments(shape, boot, isSealed);
+}
+
+/** The device state; a sealed one comes through a FIFO. */
+async function stateBind({ dir, slot, parent }: Launch): Promise<Bind> {
+  const { sealed } = parent.manifest;
+  if (sealed) await makeFifo(stateFifo(dir), slot.uid);
+  const source = sealed ? stateFifo(dir) : path.join(parent.dir, "state");
+  return { source, target: JAIL_PATHS.state, writable: false };
 }
 
 /** The FIFO from which QEMU reads the passphrase of an encrypted disk. */

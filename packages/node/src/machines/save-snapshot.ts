@@ -6,6 +6,7 @@ import { shareFile } from "../disks/clone.ts";
 import { NodeError } from "../node-error.ts";
 import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
 import {
+  boots,
   filesOf,
   type Loadable,
   publishManifest,
@@ -14,6 +15,7 @@ import {
 } from "../snapshots/manifest.ts";
 import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
 import { capture } from "./capture.ts";
+import { captureDisk, copyDisk } from "./capture-disk.ts";
 import type { MachineDeps } from "./deps.ts";
 import { machineDir, markHeld, markRunning, parentDir, updateEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
@@ -96,19 +98,23 @@ async function captureMachine(
   if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
   const parent = parentDir(config.dataDir, machine.id);
   const hold = spec.after === "hold";
-  const made = await capture(deps, {
+  const input = {
     machine,
     machineDir: machineDir(config.dataDir, machine.id),
     parent: { dir: parent, manifest: await readManifest(parent) },
     target: deps.snapshots.dirOf(id),
     spec,
+    stateKey,
+  };
+  if (spec.memory === false) return await captureDisk(deps, input);
+  const made = await capture(deps, {
+    ...input,
     announce: async () => {
       // Lets a restarted daemon keep the machine stopped if the snapshot is whole: later work would be lost.
       if (hold) await updateEntry(config, machine, { holding_for: id });
       crashPoint("capture.journal");
     },
     hold,
-    stateKey,
   }).catch(async (error) => {
     if (hold && machine.isRunning) await markRunning(config, machine);
     throw error;
@@ -127,16 +133,19 @@ function holdInMemory(deps: SaveDeps, machine: Machine, err: unknown): void {
   machine.entry = { ...machine.entry, state: "held" };
 }
 
-/** Makes a snapshot that shares all files of another: they are immutable. Verifies them, so that damage is not copied. */
+/**
+ * Makes a snapshot that shares all files of another, or those of its disk: they are immutable. Verifies them, so that damage is
+ * not copied.
+ */
 async function copy(
   deps: SaveDeps,
   id: string,
-  spec: { snapshot_id: string },
+  spec: Extract<SnapshotSpec, { snapshot_id: string }>,
   stateKey: StateKey | undefined,
 ): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
   const { sealed } = source.manifest;
-  if (sealed) requireStateKey(sealed.key_id, stateKey, `snapshot ${spec.snapshot_id}`);
+  const key = sealed && requireStateKey(sealed.key_id, stateKey, `snapshot ${spec.snapshot_id}`);
   if (source.manifest.unfrozen)
     throw new NodeError(
       "snapshot_unfrozen",
@@ -144,6 +153,8 @@ async function copy(
     );
   const dir = deps.snapshots.dirOf(id);
   try {
+    if (spec.memory === false && !boots(source.manifest))
+      return await copyDisk(deps, { parent: source, target: dir, spec, stateKey: key });
     await makeUnpublished(dir);
     crashPoint("copy.begin");
     for (const name of filesOf(source.manifest))

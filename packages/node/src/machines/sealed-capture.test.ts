@@ -83,7 +83,7 @@ async function makeMachine(pid: number, answers: { state?: () => Promise<void> }
   };
   const machine = {
     ...{ id: "machine", isRunning: true, slot: { uid: 0 }, process: { pid }, qmp: { execute } },
-    agent: { command: async () => {}, resumed: async () => ({ reseeded: true }) },
+    agent: { freeze: async () => ({ flushed: true }), resumed: async () => ({ reseeded: true }) },
   };
   return { machine: machine as unknown as Machine, machineDir, asked };
 }

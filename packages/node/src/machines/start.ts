@@ -1,5 +1,5 @@
 /**
- * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load,
+ * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load or boot,
  * continue, handshake. A machine that is to be held is stopped after that, and has proven that it can continue. Each
  * acquisition pushes its release; a failure at any step leaves nothing behind.
  */
@@ -16,8 +16,9 @@ import { AgentClient } from "../guest/client.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { NodeError } from "../node-error.ts";
 import { baselineKey } from "../snapshots/baselines.ts";
-import { isolationOf, type Loadable } from "../snapshots/manifest.ts";
+import { boots, isolationOf, type Loadable, type Manifest, shapeOf } from "../snapshots/manifest.ts";
 import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
+import { bootLimits, waitForAgent } from "../snapshots/wait-for-agent.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
 import type { MachineDeps } from "./deps.ts";
 import { handshake } from "./handshake.ts";
@@ -62,9 +63,9 @@ export async function startMachine(
   }
   const ended = table.ended.get(id);
   if (ended) throw new NodeError("machine_gone", ended.reason);
-  const wanted: Wanted = { id, spec, stateKey };
+  const wanted: Wanted = { id, spec, stateKey, unwanted: new AbortController() };
   const done = admitAndStart(deps, wanted).finally(() => table.starting.delete(id));
-  table.starting.set(id, { spec, stateKeyId: stateKey?.id, done });
+  table.starting.set(id, { spec, stateKeyId: stateKey?.id, done, unwanted: wanted.unwanted });
   return done;
 }
 
@@ -72,6 +73,8 @@ interface Wanted {
   id: string;
   spec: StartSpec;
   stateKey: StateKey | undefined;
+  /** Aborted when the machine is deleted before it is started: a boot takes long. */
+  unwanted: AbortController;
 }
 
 /** Compares specs without their network, which may have changed since the start. */
@@ -130,6 +133,8 @@ async function findParent(deps: MachineDeps, { spec, stateKey }: Wanted): Promis
     if (sealed) requireStateKey(sealed.key_id, stateKey, `snapshot ${spec.snapshot_id}`);
     if (snapshot.manifest.size !== spec.size)
       throw new NodeError("invalid", `size: the snapshot is of size ${snapshot.manifest.size}`);
+    if (spec.resume && boots(snapshot.manifest))
+      throw new NodeError("invalid", "resume: the snapshot has no memory, so no machine continues from it");
     return { ...snapshot, isVerified: false };
   }
   const baseline = await deps.baselines.find(baselineKey(spec.template, spec.size));
@@ -147,13 +152,9 @@ async function admit({ table, config, gate }: MachineDeps): Promise<() => void> 
   return await gate.reserve(DISK_PER_START_BYTES);
 }
 
-async function start(
-  deps: MachineDeps,
-  undo: UndoStack,
-  { id, spec, stateKey }: Wanted,
-  source: Source,
-): Promise<Machine> {
+async function start(deps: MachineDeps, undo: UndoStack, wanted: Wanted, source: Source): Promise<Machine> {
   const { pool, table } = deps;
+  const { id, spec, stateKey } = wanted;
   return await readyOrLoaded({
     async ready() {
       // The disk of a warm machine is not encrypted.
@@ -163,8 +164,11 @@ async function start(
       return warm.hasRun ? await startWarmed(deps, undo, call) : await startPreloaded(deps, undo, call);
     },
     lack: () => freeMemory(() => table.starting.size, pool),
-    load: async () =>
-      await continueAndHandshake(deps, undo, await load(deps, undo, { id, spec, stateKey, source })),
+    load: async () => {
+      const loaded = await load(deps, undo, { ...wanted, source });
+      if (boots(source.manifest)) await boot(loaded, wanted.unwanted.signal);
+      return await continueAndHandshake(deps, undo, loaded);
+    },
   });
 }
 
@@ -259,8 +263,28 @@ async function continueAndHandshake(
   return machine;
 }
 
+/** Runs the guest until its agent answers. It has no processes of a user yet. */
+async function boot({ machine, manifest }: Loaded, unwanted: AbortSignal): Promise<void> {
+  const { agent, qmp, process } = machine;
+  const end = () => void killAndWait(process).catch(() => {});
+  unwanted.addEventListener("abort", end, { once: true });
+  try {
+    await qmp.execute("cont");
+    const alive = () => !unwanted.aborted && machine.isRunning;
+    await waitForAgent({ agent, qmp, alive }, bootLimits(shapeOf(manifest)));
+  } catch (cause) {
+    if (unwanted.aborted) throw new NodeError("machine_gone", "it was deleted while it booted", { cause });
+    // A guest that ended has a broken disk, which a tenant made. One that is late may have met a busy host.
+    const code = machine.isRunning ? "agent_unavailable" : "guest_unfit";
+    throw new NodeError(code, `it does not boot: ${(cause as Error).message}`, { cause });
+  } finally {
+    unwanted.removeEventListener("abort", end);
+  }
+}
+
 interface Loaded {
   machine: Machine;
+  manifest: Manifest;
   /** Whether its processes could not be frozen when the state was saved. */
   isUnfrozen: boolean;
   /** Milliseconds of the stages so far. */
@@ -306,7 +330,8 @@ async function load(
   await assigned;
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   const machine = new Machine({ entry: { ...entry, process }, process, qmp, agent });
-  return { machine, isUnfrozen: source.manifest.unfrozen === true, queue, disk, watch };
+  const { manifest } = source;
+  return { machine, manifest, isUnfrozen: manifest.unfrozen === true, queue, disk, watch };
 }
 
 /** Renames a warm machine to its session's. The folder comes first, so that after a crash everything has one owner. */
@@ -332,6 +357,6 @@ async function nameWarm(
     deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),
   ]);
   const machine = new Machine({ entry, process, qmp, agent });
-  const isUnfrozen = source.manifest.unfrozen === true;
-  return { machine, isUnfrozen, queue: watch(), disk: 0, watch };
+  const { manifest } = source;
+  return { machine, manifest, isUnfrozen: manifest.unfrozen === true, queue: watch(), disk: 0, watch };
 }

@@ -20,7 +20,9 @@ export function stopMachine(deps: StopDeps, id: string): Promise<void> {
 
 async function stop(deps: StopDeps, id: string): Promise<void> {
   const { table, log } = deps;
-  await table.starting.get(id)?.done.catch(() => {});
+  const starting = table.starting.get(id);
+  starting?.unwanted?.abort();
+  await starting?.done.catch(() => {});
   const machine = table.running.get(id);
   table.running.delete(id);
   machine?.agent.close();

@@ -15,7 +15,13 @@ export class MachineTable {
   readonly running = new Map<string, Machine>();
   readonly starting = new Map<
     string,
-    { spec: StartSpec; stateKeyId?: string | undefined; done: Promise<Machine> }
+    {
+      spec: StartSpec;
+      stateKeyId?: string | undefined;
+      done: Promise<Machine>;
+      /** Aborted by a delete, for which a boot does not run to its end. */
+      unwanted?: AbortController;
+    }
   >();
   readonly ended = new Map<string, Ending>();
   readonly stopping = new Map<string, Promise<void>>();

@@ -107,7 +107,7 @@ async function runAgain(warm: WarmMachine): Promise<void> {
 
 /** Freezes the user's processes first, so that none runs between a later `cont` and the reseed. */
 async function freezeAndStop(warm: WarmMachine): Promise<void> {
-  await warm.agent.command("/v1/freeze");
+  await warm.agent.freeze();
   await warm.qmp.execute("stop");
 }
 

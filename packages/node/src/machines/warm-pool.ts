@@ -9,6 +9,7 @@ import type { NodeInfo } from "@vivarium/contract/node";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
 import { MIB } from "@vivarium/kit/sizes";
 import { Processor } from "../host/processor.ts";
+import { boots } from "../snapshots/manifest.ts";
 import { type Kind, lackOf, mayMake, rateOf, worthHaving } from "./demand.ts";
 import type { MachineDeps } from "./deps.ts";
 import { HOT_MS, hotKeys } from "./hot.ts";
@@ -230,8 +231,8 @@ export class WarmPool {
     if (baseline) return { ...baseline, isOurs: true };
     const id = snapshots.idOf(dir);
     const saved = id === undefined ? undefined : await snapshots.check(id).catch(() => undefined);
-    // A sealed state opens with a key that this node has only during the calls that bring it.
-    if (!saved || saved.manifest.sealed) return undefined;
+    // A sealed state opens with a key that this node has only during the calls that bring it; one without memory boots.
+    if (!saved || saved.manifest.sealed || boots(saved.manifest)) return undefined;
     return { ...saved, isVerified: false, isOurs: false };
   }
 

@@ -168,7 +168,7 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
     ),
     ...diskArguments({ base: JAIL_PATHS.base, disk: JAIL_PATHS.disk }),
     ...boot.devices,
-    ...["-kernel", JAIL_PATHS.kernel, "-initrd", JAIL_PATHS.initramfs, "-append", boot.kernelArguments],
+    ...kernelOf(boot),
   ];
 }
 
@@ -177,6 +177,15 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
  * is encrypted, above one that is not.
  */
 export function loadArguments(shape: MachineShape, devices: string[], isSealed = false): string[] {
+  return [...savedArguments(shape, isSealed), ...devices, ...["-incoming", "defer", "-S"]];
+}
+
+/** Waits to boot from a snapshot's disk, with its empty memory mapped privately. */
+export function bootArguments(shape: MachineShape, boot: ColdBoot, isSealed = false): string[] {
+  return [...savedArguments(shape, isSealed), ...boot.devices, ...kernelOf(boot), "-S"];
+}
+
+function savedArguments(shape: MachineShape, isSealed: boolean): string[] {
   return [
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
@@ -185,9 +194,11 @@ export function loadArguments(shape: MachineShape, devices: string[], isSealed =
       ...{ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk },
       ...(isSealed && { under: JAIL_PATHS.under, key: JAIL_PATHS.diskKey }),
     }),
-    ...devices,
-    ...["-incoming", "defer", "-S"],
   ];
 }
+
+const kernelOf = ({ kernelArguments }: ColdBoot): string[] => [
+  ...["-kernel", JAIL_PATHS.kernel, "-initrd", JAIL_PATHS.initramfs, "-append", kernelArguments],
+];
 
 const onOff = (value: boolean) => (value ? "on" : "off");

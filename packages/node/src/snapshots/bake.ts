@@ -32,15 +32,12 @@ import {
 import { type Accelerator, guestCpuOf, LACKS_MODEL, lackIn, whyNoModel } from "../qemu/cpu-model.ts";
 import { describeHostCpu } from "../qemu/host-cpu.ts";
 import type { Qmp } from "../qemu/qmp.ts";
+import { kernelBinds } from "./kernel-binds.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
-import { waitForAgent } from "./wait-for-agent.ts";
+import { bootLimits, waitForAgent } from "./wait-for-agent.ts";
 
 const SLOTS = 4096;
-/** Time limit of a cold boot, which takes 10-20 s under emulation. */
-const BOOT_LIMIT_MS = 300_000;
-/** KVM that does not work mostly shows by a guest that never writes to its console; a slow or busy host's guest does. */
-const SILENT_LIMIT_MS = { kvm: 60_000, tcg: BOOT_LIMIT_MS };
 const MONITOR_LIMIT_MS = 30_000;
 const WARM_LIMIT_MS = 120_000;
 /** Bytes of output that are kept of a command in the guest. */
@@ -195,7 +192,6 @@ async function boot(
   const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
   for (const file of writable) await chown(file, slot.uid, slot.uid);
   input.progress(`booting ${input.template} in size ${input.size} with ${shape.accelerator}`);
-  const kernel = path.join(input.imagesDir, "kernel");
   const jail = {
     slot,
     dir,
@@ -206,8 +202,7 @@ async function boot(
       { source: path.join(dir, "mem"), target: JAIL_PATHS.memory, writable: true },
       { source: path.join(version, "root.ext4"), target: JAIL_PATHS.base, writable: false },
       { source: path.join(dir, "layer.qcow2"), target: JAIL_PATHS.disk, writable: true },
-      { source: path.join(kernel, "vmlinuz"), target: JAIL_PATHS.kernel, writable: false },
-      { source: path.join(kernel, "initramfs.cpio.gz"), target: JAIL_PATHS.initramfs, writable: false },
+      ...kernelBinds(input.imagesDir),
       { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
     ],
     arguments: coldBootArguments(shape, {
@@ -219,10 +214,7 @@ async function boot(
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
   const alive = () => isAlive(qemu.process);
-  await waitForAgent(
-    { agent, qmp: qemu.qmp, alive },
-    { silentMs: SILENT_LIMIT_MS[shape.accelerator], totalMs: BOOT_LIMIT_MS },
-  );
+  await waitForAgent({ agent, qmp: qemu.qmp, alive }, bootLimits(shape));
   return { qmp: qemu.qmp, agent };
 }
 
@@ -243,7 +235,7 @@ async function runInGuest(agent: AgentClient, argv: string[]): Promise<string> {
 }
 
 async function capture(qmp: Qmp, agent: AgentClient, dir: string): Promise<void> {
-  await agent.command("/v1/freeze");
+  await agent.freeze();
   await qmp.execute("stop");
   await qmp.execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` });
   await qmp.execute("quit").catch(() => {});

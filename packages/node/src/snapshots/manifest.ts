@@ -40,7 +40,7 @@ const FileEntry = z.object({
   sha256: z.string().optional(),
   crc32: z.int().optional(),
 });
-type FileEntry = z.infer<typeof FileEntry>;
+export type FileEntry = z.infer<typeof FileEntry>;
 
 export const Manifest = z.object({
   format: z.literal(2),
@@ -62,19 +62,23 @@ export const Manifest = z.object({
   created_at: z.string(),
   /** Set if the user's processes were not frozen: it can continue only as the same machine, not become another one. */
   unfrozen: z.literal(true).optional(),
+  /** `false`: it is the disk alone. A machine that is started from it boots, with empty memory. */
+  memory: z.literal(false).optional(),
+  /** Whether the disk has all that the guest had written: what a snapshot of the disk alone needs. */
+  flushed: z.literal(true).optional(),
   /** Bytes stored for this snapshot, without blocks that were shared with other files when it was made. */
   own_bytes: z.int(),
   /** The spec of the capture or copy; absent in baselines. */
   spec: SnapshotSpec.optional(),
   timings: CaptureTimings.optional(),
-  files: z.record(z.enum(SNAPSHOT_FILES), FileEntry),
+  files: z.partialRecord(z.enum(SNAPSHOT_FILES), FileEntry),
   /** Set if it is sealed with a session's state key. */
   sealed: z
     .object({
       key_id: z.string(),
       /** The snapshot that its sealed files were written for, which a copy shares. */
       label: z.string(),
-      files: z.record(z.enum(SEALED_FILES), FileEntry),
+      files: z.partialRecord(z.enum(SEALED_FILES), FileEntry),
     })
     .optional(),
 });
@@ -86,9 +90,17 @@ export interface Loadable {
   manifest: Manifest;
 }
 
+/** Files that a snapshot of the disk alone does not have. Its `mem` is all zeros and takes no space. */
+const OF_MEMORY = new Set<SnapshotFile>(["state", "mem.sealed"]);
+
 /** The names of a snapshot's files. */
-export const filesOf = ({ sealed }: Pick<Manifest, "sealed">): readonly SnapshotFile[] =>
-  sealed ? [...SNAPSHOT_FILES, ...SEALED_FILES] : SNAPSHOT_FILES;
+export function filesOf({ sealed, memory }: Pick<Manifest, "sealed" | "memory">): readonly SnapshotFile[] {
+  const names = sealed ? [...SNAPSHOT_FILES, ...SEALED_FILES] : SNAPSHOT_FILES;
+  return memory === false ? names.filter((name) => !OF_MEMORY.has(name)) : names;
+}
+
+/** Whether a machine that is started from it boots: it has no memory to load. */
+export const boots = ({ memory }: Pick<Manifest, "memory">): boolean => memory === false;
 
 /** The file with the disk of a state that is not sealed, above which a sealed machine has its own. */
 export const plainDiskOf = ({ sealed }: Pick<Manifest, "sealed">): "under.qcow2" | "disk.qcow2" =>

@@ -63,9 +63,14 @@ export class PageSums {
   }
 }
 
+/** The table of a memory file that is all zeros: no page is the snapshot's own. */
+export function sumsOfZeros(bytes: number): PageSums {
+  return new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
+}
+
 /** Sums a whole memory file. Every page that is not all zeros is the snapshot's own. */
 export async function sumMemory(file: string, bytes: number): Promise<PageSums> {
-  const table = new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
+  const table = sumsOfZeros(bytes);
   await eachPage(file, { count: table.sums.length, isWanted: () => true }, (page, content) => {
     const sum = crc32(content);
     if (sum !== ZERO_SUM) table.set(page, sum);

@@ -178,5 +178,6 @@ export function snapshotStatusOf(id: string, manifest: Manifest): SnapshotStatus
     timings: manifest.timings,
     // The machine that was captured with `after: "hold"`.
     machine_id: spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined,
+    memory: manifest.memory,
   };
 }

@@ -1,6 +1,17 @@
 /** Waits until the agent of a guest that boots answers. */
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
+import type { MachineShape } from "../qemu/arguments.ts";
 import type { Qmp } from "../qemu/qmp.ts";
+
+/** Time limit of a boot, which takes 10-20 s under emulation. */
+const BOOT_LIMIT_MS = 300_000;
+/** KVM that does not work mostly shows by a guest that never writes to its console; a slow or busy host's guest does. */
+const SILENT_LIMIT_MS = { kvm: 60_000, tcg: BOOT_LIMIT_MS };
+
+export const bootLimits = ({ accelerator }: Pick<MachineShape, "accelerator">) => ({
+  silentMs: SILENT_LIMIT_MS[accelerator],
+  totalMs: BOOT_LIMIT_MS,
+});
 
 export interface BootingGuest {
   agent: Pick<AgentClient, "health">;

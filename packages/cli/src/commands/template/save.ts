@@ -9,8 +9,9 @@ export function templateSaveCommand(): Verb {
   ])
     .summary("save a session as a template")
     .description(
-      `Save a session as a template of your own, with its memory and processes. It goes on as it was. Under a name that
-exists already this adds a version. Prints NAME@VERSION.`,
+      `Save a session as a template of your own, with its memory and processes. It goes on as it was. Of a session
+with secrets or Connections the disk alone is saved, and sessions boot from it. Under a name that exists already this adds a
+version. Prints NAME@VERSION.`,
     )
     .argument("<name>", "name of the template: a-z, 0-9, dots and hyphens")
     .option("--description <text>", "what it is for")
