@@ -5,7 +5,14 @@
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import type { Socket } from "node:net";
-import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
+import {
+  AgentHealth,
+  GENERATION,
+  GUEST_LIMITS,
+  type Resumed,
+  ResumedAck,
+  VolumeAttached,
+} from "@vivarium/contract/guest";
 import { KIB, MIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
 import { AgentSilence, NodeError } from "../node-error.ts";
@@ -72,7 +79,11 @@ export class AgentClient {
     return this.#call("POST", "/v1/resumed", body, ResumedAck);
   }
 
-  async command(path: "/v1/freeze" | "/v1/thaw" | "/v1/power-off"): Promise<void> {
+  attachVolume(): Promise<VolumeAttached> {
+    return this.#call("POST", "/v1/volume/attach", {}, VolumeAttached);
+  }
+
+  async command(path: "/v1/freeze" | "/v1/thaw" | "/v1/power-off" | "/v1/volume/detach"): Promise<void> {
     await this.#call("POST", path, {}, z.object({}));
   }
 
