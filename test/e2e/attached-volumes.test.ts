@@ -1,4 +1,4 @@
-/** What happens to an attached volume when processes die, and when a session goes back in time. */
+/** Attached volumes when processes die, and when a session goes back in time. */
 import { afterAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, sh } from "../support/http.ts";

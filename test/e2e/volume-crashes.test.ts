@@ -51,7 +51,7 @@ test("a volume lives through a death at each point of its life, and nothing is l
       if (error.code !== "not_found") throw error;
     }),
   );
-  // Of two sessions that want it now, one has it.
+  // Another session has it now, and a third is refused.
   const next = await again(() => client.sessions.create({ volume_id: volume.id }));
   await expect(client.sessions.create({ volume_id: volume.id })).rejects.toMatchObject({ status: 409 });
   expect(await again(() => run(next.session_id, "cat /volume/file"))).toBe("kept");

@@ -13,7 +13,7 @@ export class Volumes {
   }
 
   /**
-   * Makes an empty volume. Rejects with `conflict` if the organisation has no room left for it.
+   * Makes an empty volume. Rejects with `conflict` over the quota of the organisation.
    *
    * @example
    * const volume = await client.volumes.create({ size_gb: 5 });

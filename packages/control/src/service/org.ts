@@ -7,7 +7,7 @@ import { baselinesFor } from "../fleet/baselines.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/store.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { findTemplateNames } from "../templates/store.ts";
-import { sumSizes } from "../volumes/store.ts";
+import { countGb } from "../volumes/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** Capacity and limits of the caller's organisation. The node's figures are left out while it is down. */
@@ -37,7 +37,7 @@ export async function readOrg(
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,
       max_active_window_ms: LIMITS.continuousLiveMs,
-      volume_gb_used: await sumSizes(db, scopeOf(principal)),
+      volume_gb_used: await countGb(db, scopeOf(principal)),
       volume_gb_total: volumeSizes.orgGb,
       volume_max_gb: volumeSizes.maxGb,
     },

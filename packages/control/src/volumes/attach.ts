@@ -1,6 +1,6 @@
 /**
  * Volumes and the sessions that have them. A session has its volume from its create until nothing of its machine is left on
- * the node, which is asked before anything else is told that the volume is free.
+ * the node, as the node itself says.
  */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Scope } from "../access/principal.ts";

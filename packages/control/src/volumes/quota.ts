@@ -2,7 +2,7 @@
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
-import { sumSizes } from "./store.ts";
+import { countGb } from "./store.ts";
 
 /** The operator's settings, in GiB. */
 export interface VolumeSizes {
@@ -24,7 +24,7 @@ export async function checkQuota(
   orgId: string,
   moreGb: number,
 ): Promise<void> {
-  const usedGb = await sumSizes(tx, { orgId, projectId: null });
+  const usedGb = await countGb(tx, { orgId, projectId: null });
   if (usedGb + moreGb <= orgGb) return;
   throw new ApiError(
     "conflict",

@@ -53,7 +53,7 @@ export async function listVolumeRows(db: Queries, scope: Scope): Promise<VolumeR
 }
 
 /** The GB in scope that count under the quota of the organisation. */
-export async function sumSizes(db: Queries, scope: Scope): Promise<number> {
+export async function countGb(db: Queries, scope: Scope): Promise<number> {
   const { sum } = await db
     .selectFrom("volumes")
     .select(sql<number>`coalesce(sum(size_gb), 0)::int`.as("sum"))

@@ -16,11 +16,11 @@ export async function continueMachine(deps: ContinueDeps, id: string): Promise<M
     if (!machine.isHeld) return machine;
     await machine.qmp.execute("cont");
     const stayFrozen = machine.spec.volume !== undefined;
-    const goOn = async () => {
+    const resume = async () => {
       await resumeAs(machine.agent, { stayFrozen });
       await attachVolume(deps, machine);
     };
-    await goOn().catch(async (error) => {
+    await resume().catch(async (error) => {
       await machine.qmp.execute("stop").catch(() => {});
       throw error;
     });

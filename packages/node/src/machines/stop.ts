@@ -25,7 +25,7 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   await table.starting.get(id)?.done.catch(() => {});
   const machine = table.running.get(id);
   table.running.delete(id);
-  if (machine) await letGoOfVolume(machine);
+  if (machine) await flushVolume(machine);
   machine?.agent.close();
   try {
     if (machine && (await killed(deps, machine))) {
@@ -49,7 +49,7 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
 const VOLUME_WRITTEN_MS = 20_000;
 
 /** Has a guest that runs write out and unmount its volume. One that does not loses what it has not synced. */
-async function letGoOfVolume(machine: Machine): Promise<void> {
+async function flushVolume(machine: Machine): Promise<void> {
   const { spec, isHeld, isRunning, isOutOfSpace } = machine;
   if (!spec.volume || isHeld || !isRunning || isOutOfSpace) return;
   await endsWithin(

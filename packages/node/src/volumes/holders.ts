@@ -2,6 +2,7 @@
  * Fences volumes: one machine has a volume, or none. The holder's name is the target of a link in the volume's folder, which
  * appears and goes in one step. QEMU's own lock on the image keeps a second one away in any case.
  */
+import { existsSync } from "node:fs";
 import { chmod, chown, link, readlink, rm, symlink } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -55,8 +56,10 @@ export async function offerImage(
 export async function releaseVolume(dataDir: string, id: string, machineId: string): Promise<void> {
   if ((await holderOf(dataDir, id)) !== machineId) return;
   const image = imagePath(dataDir, id);
-  await syncPath(image);
-  await chown(image, 0, 0);
+  if (existsSync(image)) {
+    await syncPath(image);
+    await chown(image, 0, 0);
+  }
   crashPoint("volume.saved");
   await rm(holderPath(dataDir, id), { force: true });
   await syncPath(volumeDir(dataDir, id));

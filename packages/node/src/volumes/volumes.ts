@@ -7,7 +7,7 @@ import { NodeError } from "../node-error.ts";
 import { holderOf, holdVolume } from "./holders.ts";
 import { growImage, lookAt, makeImage, removeImage, volumeIds } from "./images.ts";
 
-/** What the file system of an empty volume takes, with something to spare. */
+/** Bytes that the file system of an empty volume takes, rounded up. */
 const EMPTY_BYTES = 64 * 2 ** 20;
 
 interface VolumesInit {
