@@ -39,8 +39,8 @@ import { openNodeStream } from "./node-stream.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
-/** A volume is made within a second or two; after two minutes its row is given up. */
-const VOLUME_MS = 60_000;
+/** A volume is made within a second or two; after a minute its row is given up. */
+const VOLUME_MS = 30_000;
 const CONTINUE_MS = 30_000;
 /** Time limit of changes of the network, which the node answers or refuses within 5 s. */
 const NETWORK_MS = 15_000;

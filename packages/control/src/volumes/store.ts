@@ -8,7 +8,7 @@ import type { VolumeTable } from "../db/tables.ts";
 export type VolumeRow = Selectable<VolumeTable>;
 
 /** How long the node may take to make a volume. After that the process that asked for it counts as dead. */
-const MADE_WITHIN = sql<Date>`now() - interval '2 minutes'`;
+const MADE_WITHIN = sql<Date>`now() - interval '1 minute'`;
 
 export async function insertVolume(db: Queries, volume: Insertable<VolumeTable>): Promise<VolumeRow> {
   return await db.insertInto("volumes").values(volume).returningAll().executeTakeFirstOrThrow();

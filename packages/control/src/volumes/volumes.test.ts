@@ -188,7 +188,7 @@ describe("a session with a volume", () => {
     expect(await read(volume_id)).toMatchObject({ attached: true, session_id: id });
   });
 
-  test("is not forked; a session from its checkpoint has none, and a restore keeps it", async () => {
+  test("is not forked, and a session from its checkpoint has none", async () => {
     const volume_id = await make();
     const id = await control.createLive({ volume_id });
     const fork = await ask(`POST /v1/sessions/${id}/fork`);
@@ -197,6 +197,12 @@ describe("a session with a volume", () => {
     const { checkpoint_id } = (await ask(`POST /v1/sessions/${id}/checkpoints`)).body;
     const child = await ask(`POST /v1/checkpoints/${checkpoint_id}/sessions`);
     expect([child.status, child.body.volume_id]).toEqual([200, undefined]);
+  });
+
+  test("keeps it when it is restored to a checkpoint", async () => {
+    const volume_id = await make();
+    const id = await control.createLive({ volume_id });
+    const { checkpoint_id } = (await ask(`POST /v1/sessions/${id}/checkpoints`)).body;
     const restored = await ask(`POST /v1/sessions/${id}/restore`, { body: { checkpoint_id } });
     expect([restored.status, restored.body.volume_id]).toEqual([200, volume_id]);
     expect(heldBy(volume_id)).toBe(`${id}-2`);
