@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { nodeCaller } from "../support/node-caller.ts";
 import { type Service, startService } from "../support/service.ts";
 
 const OF_CONTROL = [
@@ -76,10 +77,12 @@ test.each(LIVES.map((points) => [points.join(", "), points] as const))(
       for (const one of (await client.volumes.list()).volumes) await client.volumes.delete(one.id);
       expect((await client.volumes.list()).volumes).toEqual([]);
     });
-    const { dataDir } = service.facts;
+    // The sweep meets the last points of a delete.
+    await again(async () => expect(points.filter((point) => !existsSync(marker(point)))).toEqual([]));
+    const { dataDir, nodeSocket } = service.facts;
+    await again(() => nodeCaller(nodeSocket).call("GET", "/v1/info"));
     await again(async () => {
       for (const folder of ["pool/v", "pool/m"]) expect(readdirSync(join(dataDir, folder))).toEqual([]);
     });
-    expect(points.filter((point) => !existsSync(marker(point)))).toEqual([]);
   },
 );
