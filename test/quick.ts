@@ -7,6 +7,7 @@ export const QUICK = [
   "test/e2e/processes.test.ts",
   "test/e2e/terminals.test.ts",
   "test/e2e/cli-ssh.test.ts",
+  "test/e2e/volumes.test.ts",
   "test/e2e/host-faults.test.ts",
   "test/e2e/jail.test.ts",
   "test/e2e/network-egress.test.ts",

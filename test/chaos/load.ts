@@ -100,6 +100,7 @@ export class Load {
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
     await again(() => this.#saveCredentials());
+    await again(() => this.#volume());
     // Only once: while the service comes back from a crash in this operation, one session after the other would be
     // deleted.
     const last = session();
@@ -323,6 +324,31 @@ export class Load {
       child.hasCounter = known.hasCounter;
     }
     return true;
+  }
+
+  /** The life of a volume and of its session. What was acknowledged on it survives; nothing is left of them. */
+  async #volume(): Promise<boolean> {
+    const { body: before } = await this.#api.call("GET", "/v1/volumes");
+    for (const { id, session_id: holder } of before?.volumes ?? []) {
+      if (holder) await this.#api.call("DELETE", `/v1/sessions/${holder}`);
+      await this.#api.call("DELETE", `/v1/volumes/${id}`);
+    }
+    const made = await this.#api.call("POST", "/v1/volumes");
+    if (made.status !== 201) return false;
+    const path = `/v1/volumes/${made.body.id}`;
+    if ((await this.#api.call("PATCH", path, { size_gb: 2 })).status !== 200) return false;
+    const created = await this.#api.call("POST", "/v1/sessions", { volume_id: made.body.id });
+    if (created.status !== 200) return false;
+    const id = created.body.session_id;
+    const written = await this.#api.sh(id, "echo kept > /volume/mark && sync /volume/mark && echo kept");
+    if (written.body?.exit_code !== 0) return false;
+    if ((await this.#api.call("POST", `/v1/sessions/${id}/pause`)).status !== 200) return false;
+    const read = await this.#api.sh(id, "cat /volume/mark");
+    if (read.status === 200 && read.body.stdout !== "kept\n")
+      throw new Error(`${made.body.id} lost what was acknowledged: ${JSON.stringify(read.body)}`);
+    if (read.status !== 200) return false;
+    if ((await this.#api.call("DELETE", `/v1/sessions/${id}`)).status !== 204) return false;
+    return (await this.#api.call("DELETE", path)).status === 204;
   }
 
   async #destroy(known: Known): Promise<boolean> {

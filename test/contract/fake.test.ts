@@ -3,6 +3,7 @@ import { nodeCaller } from "../support/node-caller.ts";
 import { guestContract } from "./guest-contract.ts";
 import { nodeContract } from "./node-contract.ts";
 import { snapshotContract } from "./snapshot-contract.ts";
+import { volumeContract } from "./volume-contract.ts";
 
 async function fakeNode() {
   const fake = new FakeNode();
@@ -15,3 +16,4 @@ async function fakeNode() {
 nodeContract(fakeNode);
 guestContract(fakeNode);
 snapshotContract(fakeNode, { hasMemory: false });
+volumeContract(fakeNode, { hasFiles: false });

@@ -49,6 +49,7 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
         return Err(not_frozen(&format!("some process did not freeze within {FROZEN_WITHIN:?}")));
     }
     let flushed = flush(synced_by).await;
+    machine.volume.release().await;
     unanswered.check_is_last()?;
     std::mem::forget(unanswered);
     body::json(&json!({ "flushed": flushed }))

@@ -86,6 +86,8 @@ pub async fn resumed(
     let is_wake = request.identity.is_none();
     let mut names = Names { identity: None, generation: raise_generation(machine) };
     if let Some(identity) = request.identity {
+        // The volume belongs to the session that was saved.
+        machine.volume.detach().await?;
         rustix::system::sethostname(identity.hostname.as_bytes())
             .map_err(|e| Refusal::internal("take the host's name", e))?;
         machine.host_key.renew().map_err(|e| Refusal::internal("renew the host key", e))?;

@@ -14,6 +14,7 @@ use crate::commands::Commands;
 use crate::memory::Burst;
 use crate::reaper::Reaper;
 use crate::sys::RandomDevice;
+use crate::volume::Volume;
 
 pub struct Machine {
     pub cgroups: Cgroups,
@@ -33,6 +34,7 @@ pub struct Machine {
     /// How often this memory was loaded from a snapshot, counted through all snapshots before it.
     pub generation: Cell<u64>,
     pub commands: Commands,
+    pub volume: Volume,
 }
 
 const LONG_WORK: usize = 2;
@@ -53,6 +55,7 @@ impl Machine {
             freeze_number: Cell::new(0),
             generation: Cell::new(0),
             commands: Commands::default(),
+            volume: Volume::without_disk()?,
         })
     }
 

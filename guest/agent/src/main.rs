@@ -42,6 +42,7 @@ mod testing;
 mod tunnel;
 mod unable;
 mod users;
+mod volume;
 
 use std::rc::Rc;
 
@@ -64,7 +65,8 @@ fn main() {
     boot::ensure_workspace();
     network::configure();
     identity::prepare();
-    let machine = or_die("make what requests share", machine::Machine::new(cgroups));
+    let mut machine = or_die("make what requests share", machine::Machine::new(cgroups));
+    machine.volume.take_spare_disk();
     let agent = server::Agent::new(Rc::new(machine));
     log::warn("forget the logs of another life", agent.processes.forget_old_logs());
     or_die("serve", serve(Rc::new(agent)));

@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::processes::Processes;
 use crate::refusal::Refusal;
 use crate::terminals::Terminals;
-use crate::{exec, files, freeze, health, identity, log, power, processes, terminals, tunnel};
+use crate::{exec, files, freeze, health, identity, log, power, processes, terminals, tunnel, volume};
 
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -88,6 +88,8 @@ async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Bod
         ("POST", "/v1/resumed") => identity::resumed(machine, &agent.terminals, body).await,
         ("POST", "/v1/tunnel") => tunnel::tunnel(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),
+        ("POST", "/v1/volume/attach") => volume::attach_volume(machine).await,
+        ("POST", "/v1/volume/detach") => volume::detach_volume(machine).await,
         ("POST", "/v1/power-off") => power::power_off(machine),
         ("POST", "/v1/terminals") => terminals::open(machine, &agent.terminals, body).await,
         ("POST", "/v1/processes") => processes::start(machine, &agent.processes, body).await,

@@ -54,6 +54,7 @@ import { uninstallCommand } from "./commands/uninstall.ts";
 import { upCommand } from "./commands/up.ts";
 import { Verb } from "./commands/verb.ts";
 import { versionCommand } from "./commands/version.ts";
+import { volumeCommand } from "./commands/volume/volume.ts";
 import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
 import type { Context } from "./context.ts";
@@ -102,6 +103,7 @@ const VERBS = {
     checkpointCommand,
     restoreCommand,
     templateCommand,
+    volumeCommand,
   ],
   Access: [
     keyCommand,

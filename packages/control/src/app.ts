@@ -78,6 +78,8 @@ import {
   runPart,
   TICK_PARTS,
 } from "./upkeep/sweep.ts";
+import type { VolumeSizes } from "./volumes/quota.ts";
+import { addVolumeRoutes } from "./volumes/routes.ts";
 
 const TICK_MS = 2_000;
 /** Interval of the deadline checks. */
@@ -102,6 +104,7 @@ interface AppOptions {
   requireDurablePause: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
+  volumeSizes: VolumeSizes;
   /** Scheme, domain and port under which visitors reach previews. */
   previewSite: PreviewSite;
   /** Names and addresses of this deployment, which no egress policy may list. */
@@ -117,6 +120,7 @@ const DEFAULTS: AppOptions = {
   sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
   forkChildren: LIMITS.forkChildrenDefault,
+  volumeSizes: { usualGb: LIMITS.volumeGb, maxGb: LIMITS.volumeMaxGb, orgGb: LIMITS.volumeGbPerOrg },
   // The ingress address of a gateway with default configuration: on this host only.
   previewSite: { isSecure: false, domain: "localhost", port: 7401 },
   ownHosts: { names: [], addresses: [], ranges: [], open: [] },
@@ -347,6 +351,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addAuditRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
+  addVolumeRoutes(server, parts);
   addEgressRoutes(server, parts);
   addConnectionRoutes(server, parts);
   addPreviewRoutes(server, parts);

@@ -40,6 +40,17 @@ test("the operator changes the limit of wrong credentials, or turns it off", () 
     );
 });
 
+test("the operator sets the sizes of volumes, of which the usual one is at most the largest", () => {
+  expect(read({}).volumeSizes).toEqual({ usualGb: 1, maxGb: 10, orgGb: 100 });
+  const set = { VIV_VOLUME_GB: "5", VIV_VOLUME_MAX_GB: "50", VIV_ORG_VOLUME_GB: "0" };
+  expect(read(set).volumeSizes).toEqual({ usualGb: 5, maxGb: 50, orgGb: 0 });
+  for (const wrong of ["0", "1025", "1.5", ""])
+    expect(() => read({ VIV_VOLUME_MAX_GB: wrong })).toThrow("VIV_VOLUME_MAX_GB: must be a whole number");
+  expect(() => read({ VIV_VOLUME_GB: "11" })).toThrow(
+    "environment variable VIV_VOLUME_GB: must be at most VIV_VOLUME_MAX_GB, which is 10",
+  );
+});
+
 test("the operator sets how many children a fork may have, up to a fixed limit", () => {
   expect(read({}).forkChildren).toBe(LIMITS.forkChildrenDefault);
   for (const count of [1, LIMITS.forkChildrenHard])

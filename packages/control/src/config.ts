@@ -7,6 +7,7 @@ import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
 import type { KekSource } from "./secrets/kek-source.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
+import type { VolumeSizes } from "./volumes/quota.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
@@ -71,6 +72,9 @@ const Environment = z.object({
   VIV_INGRESS_TLS_CERT: z.string().optional(),
   VIV_INGRESS_SECURE: z.enum(["0", "1"]).default("0"),
   VIV_FORK_CHILDREN: wholeNumber(1, LIMITS.forkChildrenHard, LIMITS.forkChildrenDefault),
+  VIV_VOLUME_GB: wholeNumber(1, LIMITS.volumeGbHard, LIMITS.volumeGb),
+  VIV_VOLUME_MAX_GB: wholeNumber(1, LIMITS.volumeGbHard, LIMITS.volumeMaxGb),
+  VIV_ORG_VOLUME_GB: wholeNumber(0, LIMITS.keyCeilingMax, LIMITS.volumeGbPerOrg),
   VIV_WRONG_CREDENTIALS_PER_MINUTE: wholeNumber(0, MOST_WRONG_CREDENTIALS, LIMITS.wrongCredentialsPerMinute),
   VIV_CONCURRENT_SESSIONS: wholeNumber(1, LIMITS.keyCeilingMax, LIMITS.concurrentSessions),
 });
@@ -108,6 +112,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     crashAt: env.VIV_CRASH_AT,
     /** Cap on the children of one fork. */
     forkChildren: env.VIV_FORK_CHILDREN,
+    volumeSizes: volumeSizes(env),
     /** Wrong credentials of one address in a minute; 0: no limit. */
     wrongCredentialsPerMinute: env.VIV_WRONG_CREDENTIALS_PER_MINUTE,
     /** Sessions of an organisation that has no ceiling of its own. */
@@ -125,6 +130,15 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
       closed: [...OPENING_RULES.closed, ...neverRanges],
     }),
   };
+}
+
+function volumeSizes(env: z.output<typeof Environment>): VolumeSizes {
+  const { VIV_VOLUME_GB: usualGb, VIV_VOLUME_MAX_GB: maxGb, VIV_ORG_VOLUME_GB: orgGb } = env;
+  if (usualGb > maxGb)
+    throw new Error(
+      `environment variable VIV_VOLUME_GB: must be at most VIV_VOLUME_MAX_GB, which is ${maxGb}`,
+    );
+  return { usualGb, maxGb, orgGb };
 }
 
 /** A service on one machine makes a file of its own if it is given no key. */

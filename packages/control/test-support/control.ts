@@ -11,6 +11,7 @@ import { loadPepper } from "../src/access/pepper.ts";
 import { type App, createApp } from "../src/app.ts";
 import type { EgressCaps } from "../src/egress/org-cap.ts";
 import type { KekSource } from "../src/secrets/kek-source.ts";
+import type { VolumeSizes } from "../src/volumes/quota.ts";
 import { createDatabase, silentLog } from "./database.ts";
 
 /** The key-encryption key of the tests. */
@@ -165,6 +166,7 @@ export async function startControl({
   sessionCeiling?: number;
   wrongCredentialsPerMinute?: number;
   egressCaps?: EgressCaps;
+  volumeSizes?: VolumeSizes;
   kekSource?: KekSource | undefined;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();

@@ -44,6 +44,8 @@ import { verifyLoadable } from "./snapshots/manifest.ts";
 import { SumsThread } from "./snapshots/sums-thread.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
 import { Verifications } from "./snapshots/verify-together.ts";
+import { prepareVolumes } from "./volumes/images.ts";
+import { Volumes } from "./volumes/volumes.ts";
 
 /** Key of the baseline that a create without a template and a size uses. */
 const HOT = baselineKey("base", DEFAULT_SIZE);
@@ -70,6 +72,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const releaseSlots = await claimSlots(config.dataDir);
   await waitForOlderClaims(config.dataDir, OLDER_NODE_ENDS_MS);
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
+  await prepareVolumes(config.dataDir);
   const qemu = await prepareQemuRoot(config.dataDir);
   const cgroups = await openCgroups();
   if (cgroups.lack !== undefined)
@@ -110,6 +113,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
+  const volumes = new Volumes({ dataDir: config.dataDir, gate });
   const verifications = new Verifications((loadable) => verifyLoadable({ qemu, sums }, loadable));
   const shared = {
     config,
@@ -121,6 +125,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     verifications,
     namespaces,
     gate,
+    volumes,
     table,
     log,
   };

@@ -18,6 +18,7 @@ import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 import { Templates } from "./templates.ts";
 import { type CallOptions, type Fetch, getJson, postJson, type Transport } from "./transport.ts";
+import { Volumes } from "./volumes.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:7400";
 const DEFAULT_RETRIES = 3;
@@ -53,6 +54,8 @@ export class Client {
   readonly checkpoints: Checkpoints;
   /** Saved starting points of new sessions. */
   readonly templates: Templates;
+  /** Disks that outlive sessions. */
+  readonly volumes: Volumes;
   /** Credentials that the service adds to requests of sessions. */
   readonly connections: Connections;
   /** Settings for all sessions of the organisation. */
@@ -80,6 +83,7 @@ export class Client {
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
     this.templates = new Templates(this.#transport);
+    this.volumes = new Volumes(this.#transport);
     this.connections = new Connections(this.#transport);
     this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);

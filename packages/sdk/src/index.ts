@@ -61,6 +61,9 @@ export type {
   TokenCreate,
   TokenCreated,
   TokenRecord as Token,
+  Volume,
+  VolumeCreate,
+  VolumeList,
 } from "@vivarium/contract/api";
 export type { Audit, AuditFilter, AuditVerdict, VerifyOptions } from "./audit.ts";
 export { Client, type ClientOptions } from "./client.ts";

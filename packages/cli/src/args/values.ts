@@ -74,6 +74,13 @@ export function parseOrgCap(text: string): number | "default" {
   return text === "default" ? text : parseCap(text);
 }
 
+/** Parses a whole number of GB, such as `5` or `5GB`. The service has the bounds. */
+export function parseGb(text: string): number {
+  const [, figure] = /^([1-9]\d{0,5}) ?(?:g|gb|gib)?$/i.exec(text) ?? [];
+  if (figure === undefined) throw new InvalidArgumentError("Expected a whole number of GB, such as 5.");
+  return Number(figure);
+}
+
 export function parsePort(text: string): number {
   if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > 65_535)
     throw new InvalidArgumentError("Expected a port from 1 to 65535.");

@@ -7,6 +7,7 @@ interface CreateOptions extends SessionOptions, EgressOptions {
   size?: string;
   template?: string;
   fromCheckpoint?: string;
+  volume?: string;
   sudo: boolean;
   wakeOnHttp: boolean;
   wait?: boolean;
@@ -29,7 +30,8 @@ export function createCommand(): Verb {
     )
     .option("--size <size>", "small, medium or large")
     .option("--template <name>", "what it starts from, NAME or NAME@VERSION (default: base)")
-    .option("--from-checkpoint <id>", "start from a checkpoint, which settles size and template");
+    .option("--from-checkpoint <id>", "start from a checkpoint, which settles size and template")
+    .option("--volume <id>", "a volume, which it has at /volume until it is removed");
   return addEgressOptions(addSessionOptions(command))
     .option("--no-wake-on-http", "visitors of its previews do not wake it when it is paused")
     .option("--no-sudo", "take passwordless sudo away from the default user")
@@ -41,11 +43,12 @@ export function createCommand(): Verb {
 
 async function createSession(call: Call<CreateOptions>): Promise<void> {
   const { sessions } = await call.connect();
-  const { size, template, fromCheckpoint, sudo, wakeOnHttp, timing, wait } = call.options;
+  const { size, template, fromCheckpoint, volume, sudo, wakeOnHttp, timing, wait } = call.options;
   const request = {
     size,
     template,
     from_checkpoint: fromCheckpoint,
+    volume_id: volume,
     ...(await toSessionFields(call.options, call.config)),
     ...toEgressFields(call.options),
     wake_on_http: wakeOnHttp ? undefined : false,

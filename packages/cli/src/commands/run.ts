@@ -22,6 +22,7 @@ interface RunOptions extends EgressOptions {
   env?: Record<string, string>;
   size?: string;
   template?: string;
+  volume?: string;
   sudo: boolean;
   timeout?: number;
   start: boolean;
@@ -55,6 +56,7 @@ With --deps, output is shown at the end instead of as it comes.`,
     .option("--env <NAME=value>", "variable for the program; repeatable", collectPair)
     .option("--size <size>", "small, medium or large")
     .option("--template <name>", "what the machine starts from, NAME or NAME@VERSION (default: base)")
+    .option("--volume <id>", "a volume, which the program has at /volume")
     .option("--no-sudo", "take passwordless sudo away from the program");
   return addEgressOptions(command)
     .option("--timeout <time>", "stop it after this long, at most 1h (default: 30s)", parseDuration)
@@ -150,5 +152,6 @@ async function runBuffered(
 }
 
 function machineFields(options: RunOptions) {
-  return { size: options.size, template: options.template, no_sudo: options.sudo ? undefined : true };
+  const { size, template, volume: volume_id, sudo } = options;
+  return { size, template, volume_id, no_sudo: sudo ? undefined : true };
 }

@@ -28,6 +28,7 @@ const template = {
   versions: ["2", "1"],
   memory: true,
 };
+const volume = { id: "vol_1", size_gb: 2, created_at: at, attached: false };
 const fork = { parent_session_id: S1, children: ["c1", "c2"] };
 
 const answering = (body: unknown) => serve((_request, response) => respond(response, 200, body));
@@ -74,6 +75,10 @@ test.each([
     { name: "tools", description: "mine" },
     "tools@2\n",
   ],
+  [["volume", "create"], volume, "POST /v1/volumes", {}, "vol_1\n"],
+  [["volume", "create", "--size", "2GB"], volume, "POST /v1/volumes", { size_gb: 2 }, "vol_1\n"],
+  [["volume", "grow", "vol_1", "2"], volume, "PATCH /v1/volumes/vol_1", { size_gb: 2 }, "vol_1\n"],
+  [["create", "--volume", "vol_1"], session, "POST /v1/sessions", { volume_id: "vol_1" }, `${S1}\n`],
 ])("%j sends what was asked for and prints what a script needs", async (argv, answer, request, body, out) => {
   const { url, seen } = await answering(answer);
   expect(await viv(url, argv)).toEqual({ code: 0, out, err: "" });
@@ -126,6 +131,23 @@ test("create says where a session starts and how long it lives; with --timing it
   ]);
 });
 
+test("volume ls shows who has a volume; volume attach waits for the session that gets one", async () => {
+  const attached = { ...volume, attached: true, session_id: S1, last_saved_at: at };
+  const { url, seen } = await serve(({ url: path }, response) =>
+    respond(response, 200, path === "/v1/volumes" ? { volumes: [attached, volume] } : session),
+  );
+  const lines = (await viv(url, ["volume", "ls"])).out.split("\n");
+  expect(lines[1]).toMatch(/^vol_1 +2 GB +s1a{19} +\w+ +\w+$/);
+  expect(lines[2]).toMatch(/^vol_1 +2 GB +never +\w+$/);
+  expect(await viv(url, ["volume", "attach", "--name", "n", "vol_1"])).toEqual({
+    ...{ code: 0, out: `${S1}\n`, err: "" },
+  });
+  expect(asked(seen).slice(1)).toEqual([
+    ["POST /v1/sessions", { name: "n", volume_id: "vol_1" }],
+    [`GET /v1/sessions/${S1}`, ""],
+  ]);
+});
+
 test("checkpoint ls goes through all pages, of one session on request", async () => {
   const { url, seen } = await serve(({ url: path }, response) =>
     respond(
@@ -156,6 +178,7 @@ test("template ls shows versions and whether memory was saved", async () => {
 test.each([
   ["checkpoint", "checkpoint_id", "/v1/checkpoints/gone"],
   ["template", "name", "/v1/templates/gone"],
+  ["volume", "id", "/v1/volumes/gone"],
 ])("%s rm goes on after one that is gone", async (verb, key, path) => {
   const { url } = await serve((request, response) => {
     if (request.url === path) respond(response, 404, { error: "there is none", code: "not_found" });

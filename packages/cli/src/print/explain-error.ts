@@ -37,7 +37,7 @@ function hintFor(error: VivariumError, config: CliConfig): string | undefined {
     case "unauthenticated":
       return keyHint(config);
     case "not_found":
-      return "Ids are case-sensitive. What there is: viv ls, viv checkpoint ls, viv template ls; ended sessions: viv ls --state ended";
+      return "Ids are case-sensitive. What there is: viv ls, viv checkpoint ls, viv template ls, viv volume ls; ended sessions: viv ls --state ended";
     case "session_ended":
       return "It cannot be woken any more. What its checkpoints hold can be: viv checkpoint ls, then viv checkpoint start ID";
     case "session_node_lost":

@@ -33,6 +33,9 @@ export const EVENT_TYPES = [
   "checkpoint.deleted",
   "template.ready",
   "template.deleted",
+  "volume.created",
+  "volume.saved",
+  "volume.deleted",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -23,3 +23,4 @@ export * from "./states.ts";
 export * from "./templates.ts";
 export * from "./terminals.ts";
 export * from "./tokens.ts";
+export * from "./volumes.ts";

@@ -56,6 +56,10 @@ export const OrgRecord = named("Org", {
     idle_timeout_ms: z.int(),
     max_lifetime_ms: z.int(),
     max_active_window_ms: z.int(),
+    /** GB of all volumes of the organisation together, used and at most, and of one volume at most. */
+    volume_gb_used: z.int(),
+    volume_gb_total: z.int(),
+    volume_max_gb: z.int(),
   }),
   default_size: z.string(),
   sizes: z.array(

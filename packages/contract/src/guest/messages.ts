@@ -7,9 +7,12 @@
  *                                         stream reset by the host kills the command's whole process tree
  *   GET  /v1/commands                   → 200 GuestCommands
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
- *   POST /v1/freeze                     → 200 Frozen: user cgroup frozen, file systems synced
+ *   POST /v1/freeze                     → 200 Frozen: user cgroup frozen, file systems synced, the volume unmounted unless
+ *                                         some process uses it
  *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, authority, then thaw (not with `stay_frozen`)
  *   POST /v1/thaw                       → 200 {}
+ *   POST /v1/volume/attach              → 200 VolumeAttached: mounted at /volume and grown to its disk; again: the same
+ *   POST /v1/volume/detach              → 200 {}: nothing is attached, whatever uses it; the host may exchange the disk
  *   POST /v1/power-off                  → 200 {}, then the machine ends
  *
  * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is no error:
@@ -114,5 +117,12 @@ export const ResumedAck = z.object({
   health: AgentHealth,
 });
 export type ResumedAck = z.infer<typeof ResumedAck>;
+
+export const VolumeAttached = z.object({
+  mounted: z.boolean(),
+  /** Why the volume is not mounted. In its place is a read-only directory that says so. */
+  failure: z.string().max(1024).nullable(),
+});
+export type VolumeAttached = z.infer<typeof VolumeAttached>;
 
 export const AgentError = z.object({ code: z.string().max(64), message: z.string().max(1024) });

@@ -53,6 +53,7 @@ import { TemplateOrigin } from "../api/templates.ts";
 import { FileWritten } from "../guest/files.ts";
 import { GuestAuthority } from "../guest/messages.ts";
 import { NetworkSpec } from "./network.ts";
+import { AttachedVolume } from "./volumes.ts";
 
 /** A session's machine: `<session id>-<incarnation>`, so that an old decision never hits a newer machine. */
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
@@ -85,6 +86,8 @@ export const StartSpec = z.object({
   network: NetworkSpec.optional(),
   /** The authority that the guest trusts. Absent: none, and one that its saved state trusted is removed. */
   ca: GuestAuthority.optional(),
+  /** The volume that is mounted in the guest before its user's processes run. With `hold`: at the `continue`. */
+  volume: AttachedVolume.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 
@@ -103,6 +106,8 @@ export const MachineStatus = z.object({
   guest_ip: z.string().optional(),
   isolation: z.enum(["kvm", "emulated"]).optional(),
   timings: StartTimings.optional(),
+  /** Why the guest cannot mount its volume: what is on it is not the file system that it got. */
+  volume_failure: z.string().optional(),
   /** The generation of the network in its StartSpec. */
   network_generation: z.int().optional(),
 });

@@ -31,6 +31,12 @@ export const OWN_ERRORS = {
     meaning:
       "the guest of a saved state does not confirm that it was reseeded, or that it trusts its session's authority; nothing of its machine is left",
   },
+  volume_not_found: { status: 404, meaning: "no such volume on this node" },
+  volume_held: { status: 409, meaning: "another machine has the volume" },
+  volume_unfit: {
+    status: 409,
+    meaning: "the state was saved by an earlier version, whose machines have no disk for a volume",
+  },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },

@@ -5,3 +5,4 @@ export * from "./machines-unit.ts";
 export * from "./network.ts";
 export * from "./opening.ts";
 export * from "./refusals.ts";
+export * from "./volumes.ts";

@@ -25,6 +25,7 @@ import {
 import { NodeState } from "./state.ts";
 import { stateKeyOf } from "./state-key.ts";
 import { serveUpgrade } from "./streams.ts";
+import { deleteVolume, listVolumes, putVolume, volumeId } from "./volumes.ts";
 
 export { GuestRequest } from "./guest.ts";
 export { Output } from "./output.ts";
@@ -126,6 +127,9 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "PUT machines/:id/files": async (node, { id, query, body, response }) =>
     (await putFile(node, machineId(id), { path: query.get("path") ?? "", body, response })) ?? ANSWERED,
   "PUT machines/:id/network": (node, { id, json }) => putNetwork(node, machineId(id), json),
+  "GET volumes": (node) => ({ volumes: listVolumes(node) }),
+  "PUT volumes/:id": (node, { id, json }) => putVolume(node, volumeId(id), json),
+  "DELETE volumes/:id": (node, { id }) => deleteVolume(node, volumeId(id)),
   "PUT previews": (node, { json }) => putPreviews(node, json),
   "PUT connections": (node, { json }) => putLease(node, json),
   "PUT connections/:id": (node, { id, json }) => putConnections(node, id, json),

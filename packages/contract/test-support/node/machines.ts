@@ -9,6 +9,7 @@ import { Refusal, valid } from "./refusal.ts";
 import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
 import type { NodeState } from "./state.ts";
 import { requireStateKey } from "./state-key.ts";
+import { holdVolume, releaseVolumes } from "./volumes.ts";
 
 /** Starts a machine; an equal start, even while in flight, returns the same machine, a different one is refused. */
 export async function startMachine(
@@ -62,6 +63,7 @@ async function start(
   const machine = Object.assign(state.newMachine(id, spec), { stateKey });
   if (snapshot) await loadSnapshot(snapshot, machine);
   if (spec.hold) machine.state = "held";
+  else holdVolume(state, machine);
   state.machines.set(id, machine);
   if (spec.network) state.networks.set(id, spec.network);
   return machine;
@@ -87,6 +89,7 @@ export function continueMachine(state: NodeState, id: string): Promise<MachineSt
   return machine.exclusive(async () => {
     if (machine.state === "held") {
       await machine.whileAlive(state.onContinue(id));
+      holdVolume(state, machine);
       machine.signalAll("SIGCONT");
       machine.state = "running";
     }
@@ -110,6 +113,7 @@ async function stop(state: NodeState, id: string): Promise<void> {
   const machine = state.machines.get(id);
   state.machines.delete(id);
   state.networks.delete(id);
+  releaseVolumes(state, id);
   machine?.end("it was deleted");
   // By now all calls in flight have failed; this waits until they have left nothing behind.
   await machine?.exclusive(async () => {});

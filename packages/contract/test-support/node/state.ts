@@ -20,6 +20,7 @@ import { FakeMachine } from "./machine.ts";
 import type { Output } from "./output.ts";
 import type { FakeSnapshot } from "./snapshots.ts";
 import type { Stream, StreamCall } from "./streams.ts";
+import type { FakeVolume } from "./volumes.ts";
 import { Wakes } from "./wakes.ts";
 
 /** Runs the node's own answer, as without the hook. */
@@ -69,6 +70,7 @@ export class NodeState {
   readonly stopping = new Map<string, Promise<void>>();
   readonly snapshots = new Map<string, FakeSnapshot>();
   readonly saving = new Map<string, UnderWay<SnapshotSpec, FakeSnapshot>>();
+  readonly volumes = new Map<string, FakeVolume>();
   /** Networks in force, by machine id. */
   readonly networks = new Map<string, NetworkSpec>();
   /** Preview routes; `forgetPreviews` drops them. */
@@ -99,6 +101,8 @@ export class NodeState {
   onDelete: (machineId: string) => Promise<void> | void = () => {};
   /** Runs before a snapshot is made. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
+  /** Runs before a volume is made or deleted. */
+  onVolume: (volumeId: string) => Promise<void> | void = () => {};
   /** Runs before a network is in force. */
   onNetwork: (machineId: string, spec: NetworkSpec) => Promise<void> | void = () => {};
   /** Runs before routes are in force. */

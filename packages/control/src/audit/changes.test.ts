@@ -80,6 +80,9 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["deleteCheckpoint", "DELETE /v1/checkpoints/:cid"],
   ["saveTemplate", "POST /v1/sessions/:id/templates", { name: "mine" }],
   ["deleteTemplate", "DELETE /v1/templates/mine"],
+  ["createVolume", "POST /v1/volumes"],
+  ["growVolume", "PATCH /v1/volumes/:vid", { size_gb: 2 }],
+  ["deleteVolume", "DELETE /v1/volumes/:vid"],
   ["forkSession", "POST /v1/sessions/:id/fork", { count: 2 }],
   ["createProject", "POST /v1/projects", { name: "web" }],
   ["updateProject", "PATCH /v1/projects/:pid", { name: "site" }],
@@ -148,7 +151,7 @@ test("each change of the interface leaves exactly one entry of its caller, and n
   };
   const secrets = ["hunter2", "hunter3", "hunter4", "hunter5", control.key];
   const fill = (text: string) =>
-    text.replace(/:(id|bound|cid|pid|kid|hash)\b/g, (_all, name) => ids[name] ?? "");
+    text.replace(/:(id|bound|cid|pid|kid|vid|hash)\b/g, (_all, name) => ids[name] ?? "");
   const requests: [operation: keyof typeof AUDIT_ACTIONS, requestId: string][] = [];
   for (const [operation, call, body] of CHANGES) {
     const filled = body && JSON.parse(fill(JSON.stringify(body)));
@@ -159,6 +162,7 @@ test("each change of the interface leaves exactly one entry of its caller, and n
     if (cid && operation === "createCheckpoint") ids.cid = cid;
     if (operation === "createProject") ids.pid = id;
     if (operation === "createApiKey") ids.kid = id;
+    if (operation === "createVolume") ids.vid = id;
     if (hash) ids.hash = hash;
     secrets.push(...[key, token, ingress].filter(Boolean));
   }

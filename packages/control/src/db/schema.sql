@@ -417,6 +417,8 @@ create table sessions (
   ca_key bytea,
   connections_version bigint not null default 0,
   state_key bytea,
+  volume_id text,
+  volume_gb integer,
   constraint sessions_authority CHECK (((bound_hosts IS NULL) = (ca_certificate IS NULL))),
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
@@ -432,7 +434,8 @@ create table sessions (
   constraint sessions_pkey PRIMARY KEY (id),
   constraint sessions_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
   constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text]))),
-  constraint sessions_state_key CHECK (((state_key IS NULL) OR (data_key IS NOT NULL)))
+  constraint sessions_state_key CHECK (((state_key IS NULL) OR (data_key IS NOT NULL))),
+  constraint sessions_volume CHECK (((volume_id IS NULL) = (volume_gb IS NULL)))
 );
 CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
 CREATE INDEX sessions_capped ON public.sessions USING btree (id) WHERE (egress_cap_bytes IS NOT NULL);
@@ -493,3 +496,23 @@ create table templates (
   constraint templates_version_check CHECK ((version >= 1))
 );
 CREATE INDEX templates_kek ON public.templates USING btree (kek_id) WHERE (kek_id IS NOT NULL);
+
+create table volumes (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  size_gb integer not null,
+  state text not null default 'making'::text,
+  created_at timestamp(3) with time zone not null default now(),
+  session_id text,
+  last_saved_at timestamp(3) with time zone,
+  constraint volumes_id_check CHECK ((id ~ '^vol_[a-z0-9]{21}$'::text)),
+  constraint volumes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint volumes_pkey PRIMARY KEY (id),
+  constraint volumes_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
+  constraint volumes_session_id_key UNIQUE (session_id),
+  constraint volumes_size_gb_check CHECK ((size_gb >= 1)),
+  constraint volumes_state_check CHECK ((state = ANY (ARRAY['making'::text, 'ready'::text, 'deleting'::text])))
+);
+CREATE INDEX volumes_org ON public.volumes USING btree (org_id, created_at DESC, id DESC);
+CREATE INDEX volumes_unfinished ON public.volumes USING btree (created_at) WHERE (state <> 'ready'::text);

@@ -22,6 +22,7 @@ export interface Tables {
   checkpoints: CheckpointTable;
   template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
+  volumes: VolumeTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
@@ -152,6 +153,8 @@ interface StartColumns {
   parent_session_id: string | null;
   may_hold_secrets: Generated<boolean>;
   status_detail: string | null;
+  volume_id: string | null;
+  volume_gb: number | null;
 }
 
 /** Written by secrets/ alone. The session's data key, and its state key; `env` is set where there is no key-encryption key. */
@@ -276,6 +279,17 @@ export interface TemplateTable {
   kek_id: string | null;
   data_key: Buffer | null;
   state_key: Buffer | null;
+}
+
+export interface VolumeTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  size_gb: number;
+  state: Generated<"making" | "ready" | "deleting">;
+  created_at: Generated<Date>;
+  session_id: string | null;
+  last_saved_at: Date | null;
 }
 
 interface AttachmentTable {

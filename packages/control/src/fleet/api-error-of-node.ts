@@ -67,6 +67,7 @@ function refusedError(error: NodeError): ApiError {
         "start from another checkpoint, or repair it in the session and save it again",
       );
     case "snapshot_unfit":
+    case "volume_unfit":
       return new ApiError("conflict", oneLine(error.message, UNFIT_CHARS), { cause: error });
     default:
       return new ApiError(...(REFUSALS[code] ?? UNEXPECTED), { cause: error });
@@ -99,6 +100,8 @@ const REFUSALS: Partial<Record<NodeErrorCode, ApiText>> = {
     "conflict",
     "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
   ],
+  volume_held: ["conflict", "a machine has the volume still; try again when it is gone"],
+  volume_not_found: ["internal", "the node has lost the volume"],
   wrong_state_key: [
     "internal",
     "the saved state was sealed with another key than the session has; it was left as it is, and trying again does not help",

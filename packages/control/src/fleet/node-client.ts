@@ -27,6 +27,8 @@ import {
   type SnapshotSpec,
   SnapshotStatus,
   type StartSpec,
+  VolumeList,
+  VolumeStatus,
   Wake,
   type WakeOutcome,
 } from "@vivarium/contract/node";
@@ -37,6 +39,8 @@ import { openNodeStream } from "./node-stream.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
+/** A volume is made within a second or two; after a minute its row is given up. */
+const VOLUME_MS = 30_000;
 const CONTINUE_MS = 30_000;
 /** Time limit of changes of the network, which the node answers or refuses within 5 s. */
 const NETWORK_MS = 15_000;
@@ -165,6 +169,24 @@ export class NodeClient {
   ): Promise<SnapshotStatus> {
     const answer = await this.#send("PUT", `snapshots/${snapshotId}`, signal, spec, stateKey);
     return parseAnswer(SnapshotStatus, answer);
+  }
+
+  /** Answers once the volume is durable. Repeating the call gives the same answer. */
+  async putVolume(volumeId: string, sizeGb: number): Promise<VolumeStatus> {
+    const signal = AbortSignal.timeout(VOLUME_MS);
+    return parseAnswer(
+      VolumeStatus,
+      await this.#send("PUT", `volumes/${volumeId}`, signal, { size_gb: sizeGb }),
+    );
+  }
+
+  async listVolumes(): Promise<VolumeStatus[]> {
+    return (await this.#read(VolumeList, "volumes")).volumes;
+  }
+
+  /** Deleting an absent volume succeeds. */
+  async deleteVolume(volumeId: string): Promise<void> {
+    await this.#send("DELETE", `volumes/${volumeId}`, AbortSignal.timeout(DELETE_MS));
   }
 
   /** Machines that were loaded from the snapshot keep running. Deleting an absent snapshot succeeds. */

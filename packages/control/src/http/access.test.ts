@@ -31,12 +31,14 @@ async function saveStateOf(id: string, key: string): Promise<Record<string, stri
   await control.ask(`POST /v1/sessions/${id}/templates`, { key, body: { name } });
   const made = await control.ask("POST /v1/api-keys", { key, body: { name } });
   const project = await control.ask("POST /v1/projects", { key, body: { name } });
-  return { id, cid: kept.body.checkpoint_id, name, kid: made.body.id, pid: project.body.id };
+  const volume = await control.ask("POST /v1/volumes", { key });
+  const [kid, pid, vid] = [made.body.id, project.body.id, volume.body.id];
+  return { id, cid: kept.body.checkpoint_id, name, kid, pid, vid };
 }
 
 /** A call with the parameters of its path filled in, all the same or each its own. */
 function fill(call: string, values: string | Record<string, string>): string {
-  return call.replace(/:(id|cid|name|kid|pid|hash)\b/g, (_all, name: string) =>
+  return call.replace(/:(id|cid|name|kid|pid|vid|hash)\b/g, (_all, name: string) =>
     typeof values === "string" ? values : (values[name] ?? ""),
   );
 }
@@ -98,6 +100,11 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/templates"],
   ["GET /v1/templates/:name"],
   ["DELETE /v1/templates/:name"],
+  ["GET /v1/volumes"],
+  ["POST /v1/volumes"],
+  ["GET /v1/volumes/:vid"],
+  ["PATCH /v1/volumes/:vid", { size_gb: 2 }],
+  ["DELETE /v1/volumes/:vid"],
   ["GET /v1/sessions/:id/files?path=a"],
   ["PUT /v1/sessions/:id/files", { path: "a", content: "" }],
   ["POST /v1/sessions/:id/files", { op: "list" }],
@@ -162,6 +169,7 @@ describe.each(BY_ID)("%s", (call, body) => {
       name: "unknown@7",
       kid: `key_${randomId()}`,
       pid: `prj_${randomId()}`,
+      vid: `vol_${randomId()}`,
     };
     const ids = [theirs, unknown, "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
     const answers = await Promise.all(ids.map((id) => control.ask(fill(call, id), { body })));
@@ -177,14 +185,17 @@ describe.each(BY_ID)("%s", (call, body) => {
     expect((await control.ask(`GET /v1/sessions/${foreignSession}`, { key: foreign })).body.state).toBe(
       "live",
     );
-    expect(await stillThere(theirs, foreign)).toEqual([200, 200, 200]);
+    expect(await stillThere(theirs, foreign)).toEqual([200, 200, 200, 200]);
   });
 });
 
-async function stillThere({ cid, name, kid, pid }: Record<string, string>, key: string): Promise<number[]> {
+async function stillThere(
+  { cid, name, kid, pid, vid }: Record<string, string>,
+  key: string,
+): Promise<number[]> {
   const { body } = await control.ask("GET /v1/api-keys", { key });
   expect(body.api_keys.map(({ id }: { id: string }) => id)).toContain(kid);
-  const paths = [`checkpoints/${cid}`, `templates/${name}`, `projects/${pid}`];
+  const paths = [`checkpoints/${cid}`, `templates/${name}`, `projects/${pid}`, `volumes/${vid}`];
   return await Promise.all(paths.map(async (path) => (await control.ask(`GET /v1/${path}`, { key })).status));
 }
 

@@ -13,6 +13,7 @@ import { openStateKey } from "../secrets/state-key.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { noteVolumeSaved } from "../volumes/attach.ts";
 import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { commitMove } from "./save-move.ts";
@@ -105,6 +106,7 @@ async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
 async function deleteStoppedMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
   await collectFinalCounters(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
+  await noteVolumeSaved(deps.db, before);
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);
   crashPoint("pause.release");
 }

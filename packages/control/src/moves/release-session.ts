@@ -3,6 +3,7 @@ import { oneLine } from "../http/render-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { giveBackVolume } from "../volumes/attach.ts";
 import type { MoveDeps } from "./deps.ts";
 import { moveSession } from "./save-move.ts";
 import { markReleased } from "./store.ts";
@@ -24,6 +25,7 @@ export async function releaseSession(
   try {
     await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteOrRetry : deleteMachine));
     crashPoint("release.machines");
+    await giveBackVolume(db, session);
     await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
     crashPoint("release.snapshots");
     await markReleased(db, session.id);

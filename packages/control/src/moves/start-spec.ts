@@ -14,7 +14,14 @@ export function startSpec(session: SessionRow): StartSpec {
     network: networkSpec(session),
     ...(session.origin_snapshot_id !== null && { snapshot_id: session.origin_snapshot_id }),
     ...guestAuthorityOf(session),
+    ...volumeOf(session),
   };
+}
+
+/** The size is that of the create: a volume grows only while no session has it. */
+function volumeOf({ volume_id, volume_gb }: SessionRow): Pick<StartSpec, "volume"> {
+  if (volume_id === null || volume_gb === null) return {};
+  return { volume: { volume_id, size_gb: volume_gb } };
 }
 
 /** Throws the node's error for an agent that does not answer, if the machine is in another state. */

@@ -14,7 +14,7 @@ import type { Operation } from "../operations/operations.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { takeSlots } from "../sessions/slots.ts";
-import { nextMachineIdOf } from "../sessions/state.ts";
+import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { expireIfLifetimeOver } from "./expire.ts";
@@ -69,6 +69,8 @@ export async function carryOutWake(deps: MoveDeps, op: Operation): Promise<Sessi
   let timings: CreateTiming;
   return await carryOut(deps, op, {
     make: async (signal) => {
+      // The machine of before the pause has the volume until it is deleted.
+      if (op.session.volume_id !== null) await deps.nodes.deleteMachine(machineIdOf(op.session));
       const wanted = { machineId, spec: wakeSpec(op.session), signal };
       return requireState("running", await startMachineOf(deps, op.session, wanted));
     },

@@ -22,9 +22,10 @@ import { leaseFromNow, leaseSession } from "../leases/lease.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
-import { admitSession, checkReferences, type SessionSettings } from "../starts/admit.ts";
+import { admitSession, type SessionSettings } from "../starts/admit.ts";
 import { failureCode } from "../starts/provision-failures.ts";
 import { type StartSettings, startFrom } from "../starts/start-from.ts";
+import { lockVolume } from "../volumes/attach.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 import type { RunDeps } from "./deps.ts";
 
@@ -66,11 +67,11 @@ async function admitRun(
 ): Promise<SessionRow> {
   const admit = () =>
     deps.db.transaction().execute(async (tx) => {
-      checkReferences(body);
+      const volume = await lockVolume(tx, scopeOf(principal), body.volume_id);
       const projectId = await resolveProject(tx, principal, body.project_id);
       const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
       const session = await admitSession(deps, tx, principal, {
-        settings: settingsOf(body, projectId, start),
+        settings: { ...settingsOf(body, projectId, start), ...volume },
         by,
       });
       if (refusal) throw refusal;

@@ -66,6 +66,7 @@ async function claimFork(
 ): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
   deps.startGate.requireOpen();
   if (await hasActiveConnection(tx, session.id)) throw hasConnections();
+  if (session.volume_id !== null) throw hasVolume();
   await takeSlots(deps, tx, principal, count);
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId, by }, tx);
@@ -96,6 +97,13 @@ function hasConnections(): ApiError {
   return new ApiError(
     "conflict",
     "the session has an active Connection, which a fork would share; revoke it, or wait until it has expired",
+  );
+}
+
+function hasVolume(): ApiError {
+  return new ApiError(
+    "conflict",
+    "the session has a volume, which only one session can have; start one from a checkpoint instead, without it",
   );
 }
 

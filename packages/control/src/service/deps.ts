@@ -1,16 +1,20 @@
 /** Dependencies of the service's routes and gauges. */
 import type { Database } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import type { CeilingDeps } from "../sessions/slots.ts";
+import type { VolumeSizes } from "../volumes/quota.ts";
 
 export interface ServiceDeps extends CeilingDeps {
   db: Database;
   node: NodeState;
+  nodes: NodeClient;
   meter: Meter;
   version: string;
   keyring: Keyring;
   /** Most children that one fork may create. */
   forkChildren: number;
+  volumeSizes: VolumeSizes;
 }

@@ -1,9 +1,11 @@
 /** Metrics of sessions and the node, read when Prometheus collects them. */
 import { SESSION_STATES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
+import { GIB } from "@vivarium/kit/sizes";
 import { Counter, Gauge, type Registry } from "prom-client";
 import type { NodeState } from "../fleet/node-state.ts";
 import { countByState } from "../sessions/store.ts";
+import { countVolumes } from "../volumes/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** States that are counted: destroyed sessions are left out. */
@@ -11,7 +13,7 @@ const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 type WarmMachines = NonNullable<NodeInfo["warm"]>[number];
 
-export function addGauges({ db, node, meter }: ServiceDeps): void {
+export function addGauges({ db, node, nodes, meter }: ServiceDeps): void {
   const registers = [meter.registry];
   new Gauge({
     name: "vivarium_sessions",
@@ -22,6 +24,35 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
       const counts = await countByState(db).catch(() => undefined);
       this.reset();
       for (const state of counts ? PRESENT : []) this.set({ state }, counts?.get(state) ?? 0);
+    },
+  });
+  new Gauge({
+    name: "vivarium_volumes",
+    help: "Volumes of all organisations; state: attached to a session, or free",
+    labelNames: ["state"],
+    registers,
+    async collect() {
+      const counts = await countVolumes(db).catch(() => undefined);
+      this.reset();
+      if (counts) this.set({ state: "attached" }, counts.attached);
+      if (counts) this.set({ state: "free" }, counts.free);
+    },
+  });
+  new Gauge({
+    name: "vivarium_volume_bytes",
+    help: "Volumes of all organisations: promised, the sum of their sizes; used, what they take on the node's disk",
+    labelNames: ["of"],
+    registers,
+    async collect() {
+      const counts = await countVolumes(db).catch(() => undefined);
+      const volumes = await nodes.listVolumes().catch(() => undefined);
+      this.reset();
+      if (counts) this.set({ of: "promised" }, counts.gb * GIB);
+      if (volumes)
+        this.set(
+          { of: "used" },
+          volumes.reduce((sum, { bytes }) => sum + bytes, 0),
+        );
     },
   });
   new Gauge({

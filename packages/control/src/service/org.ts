@@ -7,11 +7,12 @@ import { baselinesFor } from "../fleet/baselines.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/store.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { findTemplateNames } from "../templates/store.ts";
+import { countGb } from "../volumes/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** Capacity and limits of the caller's organisation. The node's figures are left out while it is down. */
 export async function readOrg(
-  { db, node, forkChildren, sessionCeiling }: ServiceDeps,
+  { db, node, forkChildren, sessionCeiling, volumeSizes }: ServiceDeps,
   principal: Principal,
 ): Promise<OrgRecord> {
   const org = await findOrg(db, principal.orgId);
@@ -36,6 +37,9 @@ export async function readOrg(
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,
       max_active_window_ms: LIMITS.continuousLiveMs,
+      volume_gb_used: await countGb(db, scopeOf(principal)),
+      volume_gb_total: volumeSizes.orgGb,
+      volume_max_gb: volumeSizes.maxGb,
     },
     default_size: DEFAULT_SIZE,
     sizes: SIZE_NAMES.map((name) => ({

@@ -132,6 +132,7 @@ function common(row: SessionRow, state: WireState): SessionRecord {
     ...(row.external_id && { external_id: row.external_id }),
     ...(row.project_id !== null && { project_id: row.project_id }),
     ...(row.template !== "base" && { template: row.template }),
+    ...(row.volume_id !== null && { volume_id: row.volume_id }),
   };
 }
 

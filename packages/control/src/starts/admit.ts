@@ -23,6 +23,7 @@ import { type CeilingDeps, checkCeilings, orgCapped } from "../sessions/slots.ts
 import type { StartGate } from "../sessions/start-gate.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { isNameTaken, type SessionRow } from "../sessions/store.ts";
+import { attachVolume } from "../volumes/attach.ts";
 import { insertSession, type NewSession } from "./store.ts";
 
 /** Columns that this file fills. */
@@ -105,6 +106,7 @@ export async function admitSession(
     state: FIRST_STATE,
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
+  await attachVolume(tx, row);
   await saveSealedValues(tx, values);
   if (key && hasConnections) await insertAtCreate(tx, { session: row, key }, connections);
   const { id, template } = row;
@@ -112,16 +114,11 @@ export async function admitSession(
   const meta = {
     template,
     ...(checkpointId && { checkpoint_id: checkpointId }),
+    ...(row.volume_id !== null && { volume_id: row.volume_id }),
     ...(hasConnections && { connections: connections.map(({ name, host }) => ({ name, host })) }),
   };
   await appendEntry(deps, tx, { by, action: "session.create", target: id, sessionId: id, meta });
   return row;
-}
-
-/** Refuses every `volume_id`: volumes do not exist in this version. */
-export function checkReferences({ volume_id: volumeId }: { volume_id?: string | null }): void {
-  if (volumeId != null)
-    throw new ApiError("not_found", "volume_id: no volume of your organisation has this id");
 }
 
 /**

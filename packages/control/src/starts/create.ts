@@ -7,7 +7,8 @@ import { checkConnections } from "../connections/check.ts";
 import type { StoredPolicy } from "../egress/entry.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { findAnySession, type SessionRow } from "../sessions/store.ts";
-import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
+import { lockVolume } from "../volumes/attach.ts";
+import { admitSession, type SessionSettings } from "./admit.ts";
 import { type CheckedCreate, checkCreate } from "./create-rules.ts";
 import type { StartDeps } from "./deps.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
@@ -59,11 +60,11 @@ async function admit(
         knownId && (await findAnySession(tx, { orgId: principal.orgId, projectId: null }, knownId));
       if (known) return { session: known, isReplay: true };
     }
-    checkReferences(body);
+    const volume = await lockVolume(tx, scopeOf(principal), body.volume_id);
     const projectId = await resolveProject(tx, principal, body.project_id);
     const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), checked);
     const session = await admitSession(deps, tx, principal, {
-      settings: settingsOf(deps, body, projectId, start),
+      settings: { ...settingsOf(deps, body, projectId, start), ...volume },
       by,
     });
     if (refusal) throw refusal;

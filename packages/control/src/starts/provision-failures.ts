@@ -33,6 +33,12 @@ const FAILURES: Partial<Record<NodeErrorCode, ProvisionFailure>> = {
       "the guest in the saved state that the session starts from does not come back; choose another one",
     code: "conflict",
   },
+  volume_not_found: { reason: "the node has lost the volume of the session", code: "internal" },
+  volume_held: { reason: "another machine has the volume of the session", code: "conflict" },
+  volume_unfit: {
+    reason: "what the session starts from was saved by an earlier version, and can have no volume",
+    code: "conflict",
+  },
   agent_unavailable: {
     reason: "the machine started, but its agent does not answer",
     code: "unavailable",

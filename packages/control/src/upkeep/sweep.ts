@@ -17,6 +17,8 @@ import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import { discardSessions, isProvisional } from "../starts/start-together.ts";
 import { deleteOldAttachments } from "../terminals/attachments-store.ts";
 import { deleteOldTokens } from "../tokens/store.ts";
+import { giveBackUnused } from "../volumes/attach.ts";
+import { finishVolumes } from "../volumes/delete.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
@@ -70,6 +72,8 @@ export const TICK_PARTS: Parts = {
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
+  "finish volumes": finishVolumes,
+  "give back volumes": giveBackUnused,
   "destroy old failures": async (deps) => {
     for (const session of await listOldFailures(deps.db)) {
       await destroySession(deps, session, { event: "failed_expired" });

@@ -12,6 +12,7 @@ import {
   GUEST_LIMITS,
   type Resumed,
   ResumedAck,
+  VolumeAttached,
 } from "@vivarium/contract/guest";
 import { KIB, MIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
@@ -79,7 +80,11 @@ export class AgentClient {
     return this.#call("POST", "/v1/resumed", body, ResumedAck);
   }
 
-  async command(path: "/v1/thaw" | "/v1/power-off"): Promise<void> {
+  attachVolume(): Promise<VolumeAttached> {
+    return this.#call("POST", "/v1/volume/attach", {}, VolumeAttached);
+  }
+
+  async command(path: "/v1/thaw" | "/v1/power-off" | "/v1/volume/detach"): Promise<void> {
     await this.#call("POST", path, {}, z.object({}));
   }
 

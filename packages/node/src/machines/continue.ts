@@ -1,9 +1,10 @@
+import { attachVolume } from "./attach-volume.ts";
 import type { MachineDeps } from "./deps.ts";
 import { resumeAs } from "./handshake.ts";
 import { markRunning } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
-type ContinueDeps = Pick<MachineDeps, "config" | "table" | "log">;
+type ContinueDeps = Pick<MachineDeps, "config" | "table" | "volumes" | "log">;
 
 /**
  * Continues a held machine under its own identity, but reseeded: its saved state may have become another machine
@@ -14,7 +15,12 @@ export async function continueMachine(deps: ContinueDeps, id: string): Promise<M
   return await machine.queue.run(async () => {
     if (!machine.isHeld) return machine;
     await machine.qmp.execute("cont");
-    await resumeAs(machine.agent).catch(async (error) => {
+    const stayFrozen = machine.spec.volume !== undefined;
+    const resume = async () => {
+      await resumeAs(machine.agent, { stayFrozen });
+      await attachVolume(deps, machine);
+    };
+    await resume().catch(async (error) => {
       await machine.qmp.execute("stop").catch(() => {});
       throw error;
     });

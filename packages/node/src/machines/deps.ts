@@ -10,6 +10,7 @@ import type { Baselines } from "../snapshots/baselines.ts";
 import type { SumsThread } from "../snapshots/sums-thread.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
+import type { Volumes } from "../volumes/volumes.ts";
 import type { GuestSettingsFile } from "./guest-settings.ts";
 import type { MachineTable } from "./table.ts";
 import type { WarmPool } from "./warm-pool.ts";
@@ -27,6 +28,7 @@ export interface MachineDeps {
   network: NodeNetwork;
   gate: DiskGate;
   guestSettings: GuestSettingsFile;
+  volumes: Volumes;
   table: MachineTable;
   log: Log;
 }

@@ -33,7 +33,7 @@ function makeMachine(): { machine: Machine; agent: Agent } {
   const agent = new Agent();
   agents.push(agent);
   const machine = new Machine({
-    entry: { machine_id: "m-1", state: "running", slot: 1 } as JournalEntry,
+    entry: { machine_id: "m-1", state: "running", slot: 1, spec: {} } as JournalEntry,
     process: identify(process.pid) as NonNullable<ReturnType<typeof identify>>,
     qmp: { onEvent() {}, execute: async () => ({}) } as unknown as Qmp,
     agent: agent as unknown as AgentClient,

@@ -4,6 +4,7 @@ import type { GuestAuthority, GuestSettings, ResumedAck } from "@vivarium/contra
 import { endsWithin, sleep } from "@vivarium/kit/clock";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
+import { mountVolume } from "./attach-volume.ts";
 import type { Machine } from "./machine.ts";
 
 /** How long to wait for the report that a machine ended. */
@@ -19,15 +20,16 @@ interface Introduction {
  * Sends the guest a new seed, the time and, unless the machine continues as the one that was saved, its own identity.
  * User processes run only after that, and not at all if the machine is to be held. Fails for a guest that does not
  * confirm, so that the machine is not used. An agent of an older version cannot keep the processes frozen: they run
- * until the machine is stopped.
+ * until the machine is stopped. The processes of a machine with a volume stay frozen until it is mounted.
  */
 export async function handshake(
   machine: Machine,
   { isUnfrozen = false, settings }: Introduction = {},
 ): Promise<void> {
-  const { hostname, no_sudo, resume, hold, ca = null } = machine.spec;
+  const { hostname, no_sudo, resume, hold, volume, ca = null } = machine.spec;
   const identity = resume ? undefined : { hostname, no_sudo, settings };
-  const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold, ca }).then((ack) => {
+  const stayFrozen = hold || volume !== undefined;
+  const introduced = resumeAs(machine.agent, { identity, stayFrozen, ca }).then((ack) => {
     assertGeneration(ack.health);
     // A guest that was saved may have made its own files unwritable: it wakes, and its programs refuse the authority.
     if (ca && !(resume && ack.ca_trusted === false)) assertTrusted(ack);
@@ -99,7 +101,14 @@ const THAW_RETRY_MS = 1_000;
  */
 export async function thawAndContinue(machine: Machine): Promise<void> {
   await machine.qmp.execute("cont");
-  await resumeAs(machine.agent).catch(() => void thawLater(machine));
+  await thaw(machine).catch(() => void thawLater(machine));
+}
+
+/** The volume is there before the processes run. */
+async function thaw(machine: Machine): Promise<void> {
+  const hasVolume = machine.spec.volume !== undefined;
+  await resumeAs(machine.agent, { stayFrozen: hasVolume });
+  if (hasVolume) await mountVolume(machine);
 }
 
 /** Repeats the thaw, queued with captures, so that it does not thaw processes that a later capture froze. */
@@ -115,7 +124,7 @@ async function thawLater(machine: Machine): Promise<void> {
 }
 
 async function isStillFrozen(machine: Machine): Promise<boolean> {
-  return await resumeAs(machine.agent).then(
+  return await thaw(machine).then(
     () => false,
     () => true,
   );

@@ -1,6 +1,7 @@
 /** Prepares a machine's files, starts its QEMU and loads the device state. The guest does not run yet. */
 import { chmod, chown, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
+import type { VolumeSpec } from "@vivarium/contract/node";
 import { GIB } from "@vivarium/kit/sizes";
 import type { UndoStack } from "@vivarium/kit/undo-stack";
 import { cloneFile, shareFile } from "../disks/clone.ts";
@@ -37,7 +38,7 @@ const QMP_LIMIT_MS = 15_000;
  */
 export async function prepareFiles(
   { sums }: Pick<MachineDeps, "sums">,
-  { dir, slot, parent, stateKey }: Omit<Launch, "isVerified">,
+  { dir, slot, parent, stateKey }: Omit<Launch, "isVerified" | "volume">,
 ): Promise<Loadable> {
   const own = path.join(dir, "parent");
   await mkdir(own, { mode: 0o711 });
@@ -65,6 +66,8 @@ interface Launch {
   isVerified: boolean;
   /** The machine is sealed with it. A sealed parent was sealed with the same key. */
   stateKey?: StateKey | undefined;
+  /** The volume that the machine gets later: QEMU may write a file of its size. */
+  volume?: VolumeSpec | undefined;
 }
 
 /**
@@ -119,7 +122,7 @@ async function sealRunDir(dir: string): Promise<void> {
 
 async function start(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
   const { config, qemu } = deps;
-  const { dir, slot, parent, stateKey } = input;
+  const { dir, slot, parent, stateKey, volume } = input;
   const { manifest } = parent;
   const shape = shapeOf(manifest);
   const from = (name: string) => path.join(parent.dir, name);
@@ -134,7 +137,7 @@ async function start(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<
   if (stateKey)
     binds.push({ source: from(plainDiskOf(manifest)), target: JAIL_PATHS.under, writable: false });
   const qemuRoot = rootOf(qemu, manifest.qemu_build) ?? qemu.dir;
-  const fileBytes = 2 * manifest.disk_gb * GIB;
+  const fileBytes = Math.max(2 * manifest.disk_gb, volume?.size_gb ?? 0) * GIB;
   const jail = { slot, dir, shape, qemuRoot, binds, fileBytes };
   const spec = { ...jail, arguments: argumentsOf(manifest, stateKey !== undefined) };
   return startQemu(deps.cgroups, { ...spec, feed: await diskKeyFor(input) }, undo, QMP_LIMIT_MS);

@@ -19,6 +19,8 @@ export class Machine {
   isOutOfSpace = false;
   /** Set while the thaw of the guest's processes is repeated, because the agent did not answer. */
   isThawing = false;
+  /** Why the guest cannot mount the volume that the machine has. */
+  volumeFailure: string | undefined;
   /** Runs captures, continues and thaws of this machine one at a time. */
   readonly queue = new SerialQueue();
   #entry: JournalEntry;
@@ -95,6 +97,7 @@ export class Machine {
       guest_ip: this.slot.machineAddress,
       isolation: this.entry.isolation,
       timings: this.entry.timings,
+      volume_failure: this.volumeFailure,
       network_generation: this.entry.spec.network?.generation,
     };
   }

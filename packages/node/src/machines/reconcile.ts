@@ -12,6 +12,7 @@ import { orphanedSlots, removeUnnamedSlots, type Slot, slotsOf } from "../host/s
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import { isolationOf, readManifest } from "../snapshots/manifest.ts";
+import { releaseOfNobody } from "../volumes/holders.ts";
 import { STATE_FILE } from "./capture.ts";
 import type { MachineDeps } from "./deps.ts";
 import { thawAndContinue } from "./handshake.ts";
@@ -50,6 +51,8 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
     }),
   );
   await removeUnownedSlots(deps);
+  const left = new Set((await readJournal(dataDir)).map(({ machineId }) => machineId));
+  await releaseOfNobody(dataDir, (machineId) => left.has(machineId));
 }
 
 /** Adopts a machine that runs, and lists any other as ended until control deletes it. Returns whether it runs. */

@@ -82,7 +82,7 @@ async function makeMachine(pid: number, answers: { state?: () => Promise<void> }
     if (command === "xen-save-devices-state") await writeState();
   };
   const machine = {
-    ...{ id: "machine", isRunning: true, slot: { uid: 0 }, process: { pid }, qmp: { execute } },
+    ...{ id: "machine", isRunning: true, spec: {}, slot: { uid: 0 }, process: { pid }, qmp: { execute } },
     agent: { freeze: async () => ({ flushed: true }), resumed: async () => ({ reseeded: true }) },
   };
   return { machine: machine as unknown as Machine, machineDir, asked };

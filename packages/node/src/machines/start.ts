@@ -20,6 +20,7 @@ import { boots, isolationOf, type Loadable, type Manifest, shapeOf } from "../sn
 import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
 import { bootLimits, waitForAgent } from "../snapshots/wait-for-agent.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
+import { attachVolume, requireSpareDisk } from "./attach-volume.ts";
 import type { MachineDeps } from "./deps.ts";
 import { handshake } from "./handshake.ts";
 import { inTime } from "./in-time.ts";
@@ -96,6 +97,7 @@ async function admitAndStart(deps: MachineDeps, wanted: Wanted): Promise<Machine
   const { id } = wanted;
   await removeLeftover(deps, id);
   const parent = await findParent(deps, wanted);
+  if (wanted.spec.volume) requireSpareDisk(parent.manifest);
   const release = await admit(deps);
   const undo = new UndoStack();
   try {
@@ -157,8 +159,8 @@ async function start(deps: MachineDeps, undo: UndoStack, wanted: Wanted, source:
   const { id, spec, stateKey } = wanted;
   return await readyOrLoaded({
     async ready() {
-      // The disk of a warm machine is not encrypted.
-      const warm = isNew(spec) && !stateKey ? pool.take(source.dir) : undefined;
+      // The disk of a warm machine is not encrypted, and its QEMU may write no larger file than its own disk.
+      const warm = isNew(spec) && !stateKey && !spec.volume ? pool.take(source.dir) : undefined;
       if (!warm) return undefined;
       const call: WarmStart = { warm, source, id, spec };
       return warm.hasRun ? await startWarmed(deps, undo, call) : await startPreloaded(deps, undo, call);
@@ -253,6 +255,7 @@ async function continueAndHandshake(
   const loadMs = watch();
   await handshake(machine, { isUnfrozen: loaded.isUnfrozen, settings });
   if (hold) await machine.qmp.execute("stop");
+  else await attachVolume(deps, machine);
   await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
   unwanted?.throwIfAborted();
@@ -318,7 +321,7 @@ async function load(
   const queue = watch();
 
   const dir = machineDir(config.dataDir, id);
-  const files = { dir, slot, parent: source, stateKey };
+  const files = { dir, slot, parent: source, stateKey, volume: spec.volume };
   const parent = await prepareFiles(deps, files).catch((cause) => {
     throw cause.code === "ENOENT" ? deps.snapshots.gone(source, cause) : cause;
   });

@@ -1,8 +1,10 @@
 /** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine counts as removed. */
+import { endsWithin } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { everyStep } from "@vivarium/kit/every-step";
 import { killAndWait } from "@vivarium/kit/process-identity";
 import { slotOf } from "../host/slots.ts";
+import { releaseVolume } from "../volumes/holders.ts";
 import type { MachineDeps } from "./deps.ts";
 import { type JournalEntry, readEntry, removeEntry, removeFiles, withdrawEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
@@ -25,6 +27,7 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   await starting?.done.catch(() => {});
   const machine = table.running.get(id);
   table.running.delete(id);
+  if (machine) await flushVolume(machine);
   machine?.agent.close();
   try {
     if (machine && (await killed(deps, machine))) {
@@ -42,6 +45,23 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   }
   table.ended.delete(id);
   table.leftover.delete(id);
+}
+
+/** How long a guest may take to write out what it has for its volume. */
+const VOLUME_WRITTEN_MS = 20_000;
+
+/** Has a guest that runs write out and unmount its volume. One that does not loses what it has not synced. */
+async function flushVolume(machine: Machine): Promise<void> {
+  const { spec, isHeld, isRunning, isOutOfSpace } = machine;
+  if (!spec.volume || isHeld || !isRunning || isOutOfSpace) return;
+  await endsWithin(
+    VOLUME_WRITTEN_MS,
+    machine.agent.freeze().then(
+      () => {},
+      () => {},
+    ),
+  );
+  crashPoint("stop.volume");
 }
 
 /** Whether the process ended. `clean` tries it again, and names it among what is left. */
@@ -87,6 +107,7 @@ async function removeAll(deps: StopDeps, entry: JournalEntry): Promise<void> {
     { name: `emptying of slot ${slot.number}`, run: () => namespaces.empty(slot, id) },
     { name: "removal of its files", run: () => removeFiles(config.dataDir, id) },
   ]);
+  await releaseOwn(deps, entry);
   await withdrawEntry(config.dataDir, id);
   namespaces.free(slot);
   crashPoint("stop.released");
@@ -96,7 +117,13 @@ async function removeAll(deps: StopDeps, entry: JournalEntry): Promise<void> {
 /** As `clean`, for an entry whose slot was freed already: another machine may have the slot now. */
 export async function cleanWithoutSlot(deps: StopDeps, entry: JournalEntry): Promise<void> {
   if (entry.process) await killAndWait(entry.process);
+  await releaseOwn(deps, entry);
   await forget(deps, entry);
+}
+
+/** Its processes have ended, so the volume of the machine is free for another one. */
+async function releaseOwn({ config }: StopDeps, { machine_id: id, spec }: JournalEntry): Promise<void> {
+  if (spec.volume) await releaseVolume(config.dataDir, spec.volume.volume_id, id);
 }
 
 async function forget({ config, log }: StopDeps, { machine_id: id }: JournalEntry): Promise<void> {

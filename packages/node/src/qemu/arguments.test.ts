@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import {
   deviceArguments,
   deviceArgumentsHash,
+  hasSpareDisk,
   JAIL_PATHS,
   loadArguments,
   unrecordedDevices,
@@ -79,4 +80,13 @@ it("a sealed machine's own disk is encrypted, above one that is not; the key is 
   expect(words).toContain(`secret,id=disk-key,file=${JAIL_PATHS.diskKey}`);
   // The devices do not depend on it: a state loads with those that it was made with.
   expect(loadArguments(shape, []).filter((word) => !words.includes(word))).toHaveLength(1);
+});
+
+it("what is baked has a spare disk without a medium; a state of an earlier version has none, and loads as it did", () => {
+  const shape = { accelerator: "tcg", vcpus: 1, memMb: 1024 } as const;
+  const [devices, before] = [deviceArguments(shape), unrecordedDevices(shape)];
+  expect([hasSpareDisk(devices), hasSpareDisk(before)]).toEqual([true, false]);
+  const mediumIn = (words: string[]) => words.filter((word) => word.includes("null-co"));
+  expect(mediumIn(loadArguments(shape, devices))).toHaveLength(1);
+  expect(mediumIn(loadArguments(shape, before))).toEqual([]);
 });

@@ -20,9 +20,16 @@ export const JAIL_PATHS = {
   /** The part of a sealed machine's disk that is not sealed. In /tmp, which every jail has, also one of an earlier version. */
   under: "/tmp/under.qcow2",
   diskKey: "/run/disk-key",
+  volume: "/run/volume",
   qmp: "/run/qmp.sock",
   agent: "/run/agent.sock",
 } as const;
+
+/** Names of the spare disk: in QEMU's device list, and of the medium that it has while no volume is attached. */
+export const SPARE_DISK = "volume";
+const NO_MEDIUM = "no-volume";
+/** The guest knows the spare disk by it (`guest/agent/src/volume.rs`). */
+const SPARE_SERIAL = "volume";
 
 export const GUEST_MAC = "02:00:00:00:00:02";
 export const TAP_NAME = "tap0";
@@ -67,7 +74,21 @@ const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecont
  * from now on. Older states are loaded with the arguments that they were baked with.
  */
 export function deviceArguments(shape: MachineShape, model = "host"): string[] {
-  return devicesWith(shape, cpuArgument(shape.accelerator, model));
+  return [
+    ...devicesWith(shape, cpuArgument(shape.accelerator, model)),
+    ...["-device", `virtio-blk-device,drive=${NO_MEDIUM},id=${SPARE_DISK},serial=${SPARE_SERIAL}`],
+  ];
+}
+
+/** Whether a machine with these devices can have a volume. What was saved by earlier versions has no disk for it. */
+export const hasSpareDisk = (devices: string[]): boolean =>
+  devices.some((argument) => argument.includes(`drive=${NO_MEDIUM},`));
+
+/** The medium of the spare disk without a volume, which keeps nothing. It can be written to, as the disk can later. */
+function spareArguments(devices: string[]): string[] {
+  if (!hasSpareDisk(devices)) return [];
+  const node = { "node-name": NO_MEDIUM, driver: "null-co", size: 2 ** 20, "read-zeroes": true };
+  return ["-blockdev", JSON.stringify(node)];
 }
 
 /** The devices of baselines that were baked before manifests recorded them. */
@@ -167,6 +188,7 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=on`,
     ),
     ...diskArguments({ base: JAIL_PATHS.base, disk: JAIL_PATHS.disk }),
+    ...spareArguments(boot.devices),
     ...boot.devices,
     ...kernelOf(boot),
   ];
@@ -177,15 +199,15 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
  * is encrypted, above one that is not.
  */
 export function loadArguments(shape: MachineShape, devices: string[], isSealed = false): string[] {
-  return [...savedArguments(shape, isSealed), ...devices, ...["-incoming", "defer", "-S"]];
+  return [...savedArguments(shape, devices, isSealed), ...["-incoming", "defer", "-S"]];
 }
 
 /** Waits to boot from a snapshot's disk, with its empty memory mapped privately. */
 export function bootArguments(shape: MachineShape, boot: ColdBoot, isSealed = false): string[] {
-  return [...savedArguments(shape, isSealed), ...boot.devices, ...kernelOf(boot), "-S"];
+  return [...savedArguments(shape, boot.devices, isSealed), ...kernelOf(boot), "-S"];
 }
 
-function savedArguments(shape: MachineShape, isSealed: boolean): string[] {
+function savedArguments(shape: MachineShape, devices: string[], isSealed: boolean): string[] {
   return [
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
@@ -194,6 +216,8 @@ function savedArguments(shape: MachineShape, isSealed: boolean): string[] {
       ...{ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk },
       ...(isSealed && { under: JAIL_PATHS.under, key: JAIL_PATHS.diskKey }),
     }),
+    ...spareArguments(devices),
+    ...devices,
   ];
 }
 

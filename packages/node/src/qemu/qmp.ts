@@ -12,7 +12,10 @@ type QmpCommand =
   | "migrate-incoming"
   | "migrate-set-capabilities"
   | "xen-save-devices-state"
-  | "ringbuf-read";
+  | "ringbuf-read"
+  | "query-block"
+  | "blockdev-add"
+  | "qom-set";
 
 const COMMAND_LIMIT_MS = 30_000;
 

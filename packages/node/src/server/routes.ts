@@ -1,5 +1,5 @@
 /** Routes of contract/node for machines and snapshots: parse, call, answer. */
-import { ExecCall, SnapshotSpec, StartSpec } from "@vivarium/contract/node";
+import { ExecCall, SnapshotSpec, StartSpec, VolumeSpec } from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { execInGuest } from "../guest/exec.ts";
@@ -14,7 +14,7 @@ import { snapshotStatusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { nodeInfo } from "./info.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
-import { machineId, parse, snapshotId, stateKey } from "./params.ts";
+import { machineId, parse, snapshotId, stateKey, volumeId } from "./params.ts";
 import { answerRefusals } from "./refusals.ts";
 import { sendStream } from "./send-stream.ts";
 import { registerUpgrades } from "./upgrades.ts";
@@ -71,6 +71,21 @@ export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void
   registerGuestRoutes(server, deps);
   registerUpgrades(server, deps);
   registerSnapshotRoutes(server, deps);
+  registerVolumeRoutes(server, deps);
+}
+
+function registerVolumeRoutes(server: FastifyInstance, { volumes }: MachineDeps): void {
+  server.get("/v1/volumes", async () => ({ volumes: await volumes.list() }));
+
+  server.put("/v1/volumes/:volume_id", async (request) => {
+    const { size_gb: sizeGb } = parse(VolumeSpec, request.body);
+    return await volumes.put(volumeId(request.params), sizeGb);
+  });
+
+  server.delete("/v1/volumes/:volume_id", async (request, reply) => {
+    await volumes.remove(volumeId(request.params));
+    return reply.code(204).send();
+  });
 }
 
 function registerSnapshotRoutes(server: FastifyInstance, deps: MachineDeps): void {
