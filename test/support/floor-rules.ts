@@ -12,7 +12,7 @@ import { importsOf, isTest, type Source, type SourceRule } from "./source-rules.
 export const FLOORS: Record<string, readonly (readonly string[])[]> = {
   control: [
     ["errors", "db", "metrics"],
-    ["access"],
+    ["access", "jobs"],
     ["http"],
     ["audit", "fleet", "secrets", "connection-records"],
     ["sessions"],

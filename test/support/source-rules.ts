@@ -60,7 +60,8 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   contract: [],
   kit: [],
   http1: ["kit"],
-  control: ["contract", "http1", "kit"],
+  objects: ["kit"],
+  control: ["contract", "http1", "kit", "objects"],
   node: ["contract", "kit"],
   gateway: ["contract", "http1", "kit"],
   sdk: ["contract"],
@@ -158,14 +159,15 @@ export const SOURCE_RULES: SourceRule[] = [
     offenders: [{ path: "packages/contract/src/api/errors.ts", text: `import { z } from "zod";` }],
   },
   {
-    title: "no word of the domain appears in kit and http1",
+    title: "no word of the domain appears in kit, http1 and objects",
     check: (source) =>
-      ["kit", "http1"].includes(packageOf(source.path)) && GLOSSARY.test(source.text)
+      ["kit", "http1", "objects"].includes(packageOf(source.path)) && GLOSSARY.test(source.text)
         ? [`${source.path} says "${GLOSSARY.exec(source.text)?.[0]}"`]
         : [],
     offenders: [
       { path: "packages/kit/src/a.ts", text: "/** Waits for a session. */" },
       { path: "packages/http1/src/a.ts", text: "/** Answers for a guest. */" },
+      { path: "packages/objects/src/a.ts", text: "/** Keeps artifacts. */" },
     ],
   },
   {

@@ -18,6 +18,7 @@ import { noteUses } from "./connections/note-uses.ts";
 import { addConnectionRoutes } from "./connections/routes.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
+import { untilStored } from "./db/retry.ts";
 import { StoreWatch } from "./db/store-watch.ts";
 import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
@@ -35,6 +36,8 @@ import { onAnswered } from "./http/answered.ts";
 import { OpenRequests } from "./http/open-requests.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
+import { JOB_KINDS } from "./jobs/kinds.ts";
+import { JobQueue } from "./jobs/queue.ts";
 import { endRequestsOfEnded } from "./keys/end-open-requests.ts";
 import { addKeyRoutes } from "./keys/routes.ts";
 import { Meter } from "./metrics/meter.ts";
@@ -170,7 +173,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const nodes = new NodeClient(nodeSocket);
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
-  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, db, nodes, storeWatch, log });
+  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, url, db, nodes, storeWatch, log });
+  await untilStored(() => parts.jobs.open());
   addGauges(parts);
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -227,6 +231,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
+      await parts.jobs.stop();
       await stopFollowing();
       await parts.activity.flush();
       parts.denials.stop();
@@ -249,6 +254,7 @@ export async function describeApi(log: Log): Promise<string> {
     previewKey: Buffer.alloc(32),
     operatorDigest: Buffer.alloc(32),
     keyring: Keyring.empty(),
+    url: "postgresql://localhost/none",
     db,
     nodes: new NodeClient("/nonexistent/node.sock"),
     storeWatch: new StoreWatch({ db }),
@@ -280,6 +286,7 @@ async function reconcileOnce(parts: Parts, hasLooked: Promise<void>, stopping: A
 type Parts = ReturnType<typeof assemble>;
 
 interface Base extends AppOptions {
+  url: string;
   db: Database;
   nodes: NodeClient;
   storeWatch: StoreWatch;
@@ -315,6 +322,7 @@ function assemble(given: Base) {
     openRequests: new OpenRequests(),
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
+    jobs: new JobQueue({ ...base, kinds: JOB_KINDS }),
     previewPush: new PreviewPush(moves),
     exposeQueue: new KeyedQueue(),
     commandLog: new CommandLog(base),

@@ -1,6 +1,8 @@
 /** Dependencies of the service's routes and gauges. */
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { JobKindName } from "../jobs/kinds.ts";
+import type { JobQueue } from "../jobs/queue.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import type { CeilingDeps } from "../sessions/slots.ts";
@@ -9,6 +11,7 @@ export interface ServiceDeps extends CeilingDeps {
   db: Database;
   node: NodeState;
   meter: Meter;
+  jobs: JobQueue<JobKindName>;
   version: string;
   keyring: Keyring;
   /** Most children that one fork may create. */

@@ -3,6 +3,7 @@ import { SESSION_STATES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { Counter, Gauge, type Registry } from "prom-client";
 import type { NodeState } from "../fleet/node-state.ts";
+import { JOB_KINDS, JOB_STATES } from "../jobs/kinds.ts";
 import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
@@ -11,7 +12,7 @@ const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 type WarmMachines = NonNullable<NodeInfo["warm"]>[number];
 
-export function addGauges({ db, node, meter }: ServiceDeps): void {
+export function addGauges({ db, node, meter, jobs }: ServiceDeps): void {
   const registers = [meter.registry];
   new Gauge({
     name: "vivarium_sessions",
@@ -22,6 +23,19 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
       const counts = await countByState(db).catch(() => undefined);
       this.reset();
       for (const state of counts ? PRESENT : []) this.set({ state }, counts?.get(state) ?? 0);
+    },
+  });
+  new Gauge({
+    name: "vivarium_jobs",
+    help: "Background jobs; state: created and retry wait, active runs, failed has no attempts left",
+    labelNames: ["kind", "state"],
+    registers,
+    async collect() {
+      const counts = await jobs.counts().catch(() => undefined);
+      this.reset();
+      if (!counts) return;
+      for (const kind of Object.keys(JOB_KINDS)) for (const state of JOB_STATES) this.set({ kind, state }, 0);
+      for (const { kind, state, count } of counts) this.set({ kind, state }, count);
     },
   });
   new Gauge({
