@@ -14,7 +14,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["errors", "db", "metrics"],
     ["access", "jobs"],
     ["http"],
-    ["audit", "fleet", "secrets", "connection-records"],
+    ["audit", "fleet", "secrets", "connection-records", "artifact-records"],
     ["sessions"],
     ["events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations"],
@@ -23,7 +23,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["moves"],
     ["checkpoints", "templates", "guest", "previews"],
     ["starts", "exec", "files", "terminals", "service"],
-    ["processes", "runs", "saved-state"],
+    ["artifacts", "processes", "runs", "saved-state"],
     ["upkeep"],
   ],
   node: [

@@ -5,6 +5,7 @@ import { auditCommand } from "./commands/audit/audit.ts";
 import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
+import { artifactsCommand } from "./commands/artifacts/artifacts.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
 import { connectCommand } from "./commands/connect.ts";
 import { connectionsCommand } from "./commands/connections/connections.ts";
@@ -100,6 +101,7 @@ const VERBS = {
     resumeCommand,
     forkCommand,
     checkpointCommand,
+    artifactsCommand,
     restoreCommand,
     templateCommand,
   ],

@@ -6,6 +6,7 @@ import type {
   RunRequest,
   RunResult,
 } from "@vivarium/contract/api";
+import { Artifacts } from "./artifacts.ts";
 import { Audit } from "./audit.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { Connections } from "./connections.ts";
@@ -51,6 +52,8 @@ export class Client {
   readonly sessions: Sessions;
   /** Saved states of sessions. */
   readonly checkpoints: Checkpoints;
+  /** Files captured out of sessions. */
+  readonly artifacts: Artifacts;
   /** Saved starting points of new sessions. */
   readonly templates: Templates;
   /** Credentials that the service adds to requests of sessions. */
@@ -79,6 +82,7 @@ export class Client {
     };
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
+    this.artifacts = new Artifacts(this.#transport);
     this.templates = new Templates(this.#transport);
     this.connections = new Connections(this.#transport);
     this.events = new Events(this.#transport);

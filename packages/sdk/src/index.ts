@@ -4,6 +4,8 @@ export type {
   ApiKeyCreated,
   ApiKeyList,
   ApiKeyRecord as ApiKey,
+  Artifact,
+  ArtifactList,
   AuditEntry,
   AuditExportLine,
   AuditFinding,
@@ -62,6 +64,7 @@ export type {
   TokenCreated,
   TokenRecord as Token,
 } from "@vivarium/contract/api";
+export type { Artifacts, SessionArtifacts } from "./artifacts.ts";
 export type { Audit, AuditFilter, AuditVerdict, VerifyOptions } from "./audit.ts";
 export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";

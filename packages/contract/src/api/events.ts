@@ -31,6 +31,9 @@ export const EVENT_TYPES = [
   "connection.suspended",
   "checkpoint.created",
   "checkpoint.deleted",
+  "artifact.ready",
+  "artifact.failed",
+  "artifact.expired",
   "template.ready",
   "template.deleted",
 ] as const;

@@ -1,6 +1,7 @@
 /** Forms of public identifiers. The form shows the kind of an id, never that it exists. */
 export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
 export const CHECKPOINT_ID_PATTERN = /^chk_[a-z0-9]{21}$/;
+export const ARTIFACT_ID_PATTERN = /^art_[a-z0-9]{21}$/;
 export const AUDIT_ID_PATTERN = /^aud_[a-z0-9]{21}$/;
 export const EVENT_ID_PATTERN = /^evt_[a-z0-9]{21}$/;
 export const KEY_ID_PATTERN = /^key_[a-z0-9]{21}$/;

@@ -22,6 +22,8 @@ export interface Tables {
   checkpoints: CheckpointTable;
   template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
+  artifacts: ArtifactTable;
+  artifact_files: ArtifactFileTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
@@ -151,6 +153,7 @@ interface StartColumns {
   parent_session_id: string | null;
   may_hold_secrets: Generated<boolean>;
   status_detail: string | null;
+  artifact_paths: string[] | null;
 }
 
 /** Written by secrets/ alone. The session's data key, and its state key; `env` is set where there is no key-encryption key. */
@@ -272,6 +275,31 @@ export interface TemplateTable {
   size: string;
   baseline: string;
   no_sudo: boolean;
+}
+
+export interface ArtifactTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  session_id: string;
+  seq: GeneratedAlways<number>;
+  cause: "request" | "teardown";
+  paths: string[];
+  state: Generated<string>;
+  captured_at: Generated<Date>;
+  expires_at: Date;
+  attempts: Generated<number>;
+  error: string | null;
+  kek_id: string | null;
+  data_key: Buffer | null;
+}
+
+export interface ArtifactFileTable {
+  artifact_id: string;
+  position: number;
+  path: string;
+  size_bytes: number;
+  pieces: Buffer;
 }
 
 interface AttachmentTable {

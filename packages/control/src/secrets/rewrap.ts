@@ -17,6 +17,8 @@ import {
   replaceWrapping,
   sealCheckpoint,
   sealSession,
+  VARIABLE_TABLES,
+  type VariableTable,
 } from "./store.ts";
 
 const AT_ONCE = 500;
@@ -38,8 +40,8 @@ export async function rewrapAll({ db, keyring }: RewrapDeps): Promise<void> {
   for (const table of KEY_TABLES) {
     for (const other of ids.filter((id) => id !== kek.id))
       await rewrapTable({ db, keyring }, kek, table, other).catch((error: unknown) => failures.push(error));
-    while (await sealSome(db, kek, table));
   }
+  for (const table of VARIABLE_TABLES) while (await sealSome(db, kek, table));
   if (failures.length > 0) throw failures[0];
 }
 
@@ -67,7 +69,7 @@ async function rewrapTable(
 }
 
 /** Seals some rows whose variables are not sealed yet. False once there are none. */
-async function sealSome(db: Database, kek: Kek, table: KeyTable): Promise<boolean> {
+async function sealSome(db: Database, kek: Kek, table: VariableTable): Promise<boolean> {
   return await db.transaction().execute(async (tx) => {
     const rows = await listUnsealed(tx, table, AT_ONCE);
     for (const { env, ...owner } of rows) {

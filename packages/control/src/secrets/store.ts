@@ -40,8 +40,11 @@ export async function listShownValues(db: Queries, sessionIds: readonly string[]
   return rows as ShownValue[];
 }
 
+/** Tables with variables, sealed or not. */
+export const VARIABLE_TABLES = ["sessions", "checkpoints"] as const;
+export type VariableTable = (typeof VARIABLE_TABLES)[number];
 /** Tables with wrapped data keys. */
-export const KEY_TABLES = ["sessions", "checkpoints"] as const;
+export const KEY_TABLES = [...VARIABLE_TABLES, "artifacts"] as const;
 export type KeyTable = (typeof KEY_TABLES)[number];
 
 /** How many data keys each key-encryption key wraps, by its id. */
@@ -63,7 +66,7 @@ export async function countDataKeys(db: Queries): Promise<Map<string, number>> {
 /** How many sessions and checkpoints have variables that are not sealed. */
 export async function countUnsealed(db: Queries): Promise<number> {
   const counts = await Promise.all(
-    KEY_TABLES.map((table) =>
+    VARIABLE_TABLES.map((table) =>
       db
         .selectFrom(table)
         .select(sql<number>`count(*)::int`.as("count"))
@@ -125,7 +128,7 @@ export async function deleteUnsealedOfEnded(db: Queries): Promise<void> {
  * Rows whose variables are not sealed, because the service had no key-encryption key when they were written. Without ended
  * sessions, whose variables are deleted.
  */
-export async function listUnsealed(db: Queries, table: KeyTable, limit: number): Promise<Unsealed[]> {
+export async function listUnsealed(db: Queries, table: VariableTable, limit: number): Promise<Unsealed[]> {
   const rows = await db
     .selectFrom(table)
     .select(["id", "org_id", "env"])
