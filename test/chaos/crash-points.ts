@@ -44,6 +44,13 @@ export const CRASH_POINTS = [
   "release.origin",
   "reconcile.removed",
   "take_over.claimed",
+  "artifact.request",
+  "artifact.matched",
+  "artifact.piece",
+  "artifact.file",
+  "artifact.settled",
+  "artifact.deleted",
+  "artifact.object_removed",
 ] as const;
 type CrashPoint = (typeof CRASH_POINTS)[number];
 

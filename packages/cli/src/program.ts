@@ -1,11 +1,11 @@
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { artifactsCommand } from "./commands/artifacts/artifacts.ts";
 import { auditCommand } from "./commands/audit/audit.ts";
 import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
-import { artifactsCommand } from "./commands/artifacts/artifacts.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
 import { connectCommand } from "./commands/connect.ts";
 import { connectionsCommand } from "./commands/connections/connections.ts";

@@ -41,7 +41,10 @@ const Environment = z.object({
   VIV_DATA_DIR: z.string().startsWith("/", "must be an absolute path").default("/var/lib/vivarium"),
   VIV_OBJECTS_DIR: z.string().startsWith("/", "must be an absolute path").optional(),
   VIV_PUBLIC_URL: z
-    .url({ protocol: /^https?$/, error: "must be the address of this service, for example https://viv.example.net" })
+    .url({
+      protocol: /^https?$/,
+      error: "must be the address of this service, for example https://viv.example.net",
+    })
     .optional(),
   VIV_NODE_SOCKET: z.string().startsWith("/", "must be an absolute path").optional(),
   DATABASE_URL: z.string({ error: "is required: the address of a PostgreSQL database, postgres://…" }).min(1),

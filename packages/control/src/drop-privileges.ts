@@ -5,11 +5,7 @@ import path from "node:path";
 import { type Account, becomeAccount, requireAccount } from "@vivarium/kit/account";
 
 /** When started as root, gives the folder, and that of the object store, to `user` and becomes that user for good: nothing later may need root. */
-export async function enterControlDir(
-  controlDir: string,
-  user: string,
-  objectsDir?: string,
-): Promise<void> {
+export async function enterControlDir(controlDir: string, user: string, objectsDir?: string): Promise<void> {
   await mkdir(controlDir, { recursive: true, mode: 0o700 });
   if (objectsDir !== undefined) await mkdir(objectsDir, { recursive: true, mode: 0o700 });
   if (process.getuid?.() !== 0 || user === "") return;

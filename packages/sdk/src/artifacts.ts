@@ -41,7 +41,10 @@ export class Artifacts {
       const artifact = await this.get(artifactId, { signal: options.signal });
       if (artifact.status === "ready") return artifact;
       if (artifact.status === "failed")
-        throw new VivariumError("artifact_failed", `artifact ${artifactId}: ${artifact.error ?? "no reason given"}`);
+        throw new VivariumError(
+          "artifact_failed",
+          `artifact ${artifactId}: ${artifact.error ?? "no reason given"}`,
+        );
       if (Date.now() >= deadline)
         throw new VivariumError("wait_timeout", `artifact ${artifactId} is still pending`);
       await this.#transport.sleep(pollMs, options.signal);
@@ -68,7 +71,9 @@ export class Artifacts {
       const response = await this.#transport.fetch(url, { method: "GET", headers, signal });
       if (!response.ok) throw await errorFromResponse(response);
       if (from > 0 && response.status !== 206)
-        throw new VivariumError("error", `${path}: the service ignored the range`, { status: response.status });
+        throw new VivariumError("error", `${path}: the service ignored the range`, {
+          status: response.status,
+        });
       for await (const chunk of response.body ?? []) {
         bytes += chunk.byteLength;
         yield chunk;

@@ -34,6 +34,10 @@ export function renderArtifact(artifact: Artifact): string {
     ["error", artifact.error],
   ]);
   if (!artifact.files) return fields;
-  const rows = artifact.files.map((file) => [file.path, formatBytes(file.size_bytes), file.content_type ?? ""]);
+  const rows = artifact.files.map((file) => [
+    file.path,
+    formatBytes(file.size_bytes),
+    file.content_type ?? "",
+  ]);
   return `${fields}\n\n${renderTable(["PATH", "SIZE", "TYPE"], rows)}`;
 }

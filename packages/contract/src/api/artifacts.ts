@@ -13,7 +13,9 @@ export const ArtifactPaths = z
   .min(1, "must hold at least one path")
   .max(LIMITS.artifactPaths, `must hold at most ${LIMITS.artifactPaths} paths`);
 
-const destination = z.strictObject({ type: z.literal("hosted", "must be hosted: this service has no other") });
+const destination = z.strictObject({
+  type: z.literal("hosted", "must be hosted: this service has no other"),
+});
 
 /** Body of `POST /v1/sessions/{id}/artifacts`. Unknown fields are ignored. */
 export const ArtifactCapture = named("ArtifactCapture", {
@@ -23,11 +25,17 @@ export const ArtifactCapture = named("ArtifactCapture", {
 export type ArtifactCapture = z.input<typeof ArtifactCapture>;
 
 /** Field `artifacts` of a create: what is captured when the session is destroyed. */
-export const ArtifactsOfCreate = z.strictObject({ paths: ArtifactPaths, destination: destination.optional() });
+export const ArtifactsOfCreate = z.strictObject({
+  paths: ArtifactPaths,
+  destination: destination.optional(),
+});
 
 export const ArtifactFile = named("ArtifactFile", {
   path: z.string().meta({ description: "relative to /workspace" }),
-  url: z.string().optional().meta({ description: "a download without a credential, for an hour from this answer" }),
+  url: z
+    .string()
+    .optional()
+    .meta({ description: "a download without a credential, for an hour from this answer" }),
   size_bytes: z.int(),
   content_type: z.string().optional(),
 });

@@ -41,12 +41,15 @@ const objectsOf = (aid: string) =>
 const follow = (url: string, headers: Record<string, string> = {}) =>
   control.ask(`GET ${new URL(url).pathname}${new URL(url).search}`, { key: null, headers });
 const eventsOf = async (id: string) =>
-  (await control.ask(`GET /v1/events?session_id=${id}&types=artifact.*`, { headers: { accept: "application/json" } }))
-    .body.events;
+  (
+    await control.ask(`GET /v1/events?session_id=${id}&types=artifact.*`, {
+      headers: { accept: "application/json" },
+    })
+  ).body.events;
 
 test("a capture is pending at once, and ready with its files, sizes, types and links", async () => {
   const id = await control.createLive();
-  await write(id, { "out/a.txt": "hello", "out/deep/b.json": "{}", "other": "x" });
+  await write(id, { "out/a.txt": "hello", "out/deep/b.json": "{}", other: "x" });
   const asked = await capture(id, ["out"]);
   expect(asked.status).toBe(202);
   expect(asked.body).toMatchObject({ status: "pending", session_id: id });
@@ -62,7 +65,9 @@ test("a capture is pending at once, and ready with its files, sizes, types and l
   });
   expect(new Date(manifest.expires_at).getTime() - new Date(manifest.captured_at).getTime()).toBe(7 * DAY_MS);
   expect((await control.ask(`GET /v1/sessions/${id}/artifacts/${manifest.id}`)).body.status).toBe("ready");
-  expect((await control.ask(`GET /v1/sessions/${id}/artifacts`)).body.artifacts).toMatchObject([{ id: manifest.id }]);
+  expect((await control.ask(`GET /v1/sessions/${id}/artifacts`)).body.artifacts).toMatchObject([
+    { id: manifest.id },
+  ]);
   expect(await eventsOf(id)).toMatchObject([
     { type: "artifact.ready", data: { artifact_id: manifest.id, size_bytes: 7 } },
   ]);
@@ -70,7 +75,10 @@ test("a capture is pending at once, and ready with its files, sizes, types and l
 
 test.each([
   [["*.txt"], ["a.txt", "b.txt"]],
-  [["**/*.txt", "a.txt"], ["a.txt", "b.txt", "d/c.txt"]],
+  [
+    ["**/*.txt", "a.txt"],
+    ["a.txt", "b.txt", "d/c.txt"],
+  ],
   [["/workspace/d"], ["d/c.txt", "d/e/f"]],
   [["."], ["[x]", "a.txt", "b.txt", "d/c.txt", "d/e/f"]],
   [["d/../a.txt", "none"], ["a.txt"]],
@@ -212,7 +220,8 @@ test("an extension moves the expiry later, up to the cap, and never earlier", as
   const id = await control.createLive();
   await write(id, { a: "1" });
   const { id: aid, captured_at } = await captured(id, ["a"]);
-  const extend = (ttl_days: unknown) => control.ask(`POST /v1/artifacts/${aid}/extend`, { body: { ttl_days } });
+  const extend = (ttl_days: unknown) =>
+    control.ask(`POST /v1/artifacts/${aid}/extend`, { body: { ttl_days } });
   const daysOf = (answer: { body: { expires_at: string } }) =>
     (new Date(answer.body.expires_at).getTime() - new Date(captured_at).getTime()) / DAY_MS;
   expect(daysOf(await extend(1))).toBe(7);
@@ -283,7 +292,8 @@ test("a file that is gone, or has become a link, is left out; one that keeps cha
   const id = await control.createLive();
   await write(id, { a: "1", gone: "1", broken: "1" });
   control.node.onGuest = async (asked, proceed) => {
-    if (asked.query.path === "gone") return asked.response.writeHead(404).end('{"code":"no_such_file","message":"x"}') as never;
+    if (asked.query.path === "gone")
+      return asked.response.writeHead(404).end('{"code":"no_such_file","message":"x"}') as never;
     await proceed();
   };
   expect(pathsOf(await captured(id, ["a", "gone"]))).toEqual(["a"]);
@@ -313,7 +323,9 @@ test("names that lead elsewhere, more files and more bytes than allowed are not 
   const many = Array.from({ length: 10_001 }, (_, n) => ({ path: `f${n}`, bytes: 0 }));
   expect((await list(many)).error).toMatch(/^more than 10000 files/);
   expect((await list([{ path: "a", bytes: 1024 ** 4 }])).error).toMatch(/more than 5 GiB/);
-  expect((await list([{ path: "a", bytes: 1 }], true)).error).toMatch(/more files than a capture can look through/);
+  expect((await list([{ path: "a", bytes: 1 }], true)).error).toMatch(
+    /more files than a capture can look through/,
+  );
 });
 
 test("an organisation has a limited number of captures in progress", async () => {

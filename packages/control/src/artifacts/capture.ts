@@ -10,10 +10,10 @@ import { oneLine } from "../http/render-error.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { ArtifactDeps } from "./deps.ts";
-import { CaptureRefused, type Found, type Source, sourceOf } from "./source.ts";
 import { cutIntoPieces, type Place, storePiece } from "./pieces.ts";
 import { placeOfNew } from "./place.ts";
 import { endCapture } from "./settle.ts";
+import { CaptureRefused, type Found, type Source, sourceOf } from "./source.ts";
 import { type ArtifactRow, beginAttempt, findArtifactById, insertFile, listFiles } from "./store.ts";
 
 /** Attempts after which a capture has failed for good. */

@@ -65,7 +65,10 @@ function send(reply: FastifyReply, stored: StoredFile, range: string | undefined
     "content-type": contentTypeOf(path) ?? "application/octet-stream",
   });
   if (wanted === "none")
-    return reply.status(416).headers({ "content-range": `bytes */${size}`, "content-length": 0 }).send("");
+    return reply
+      .status(416)
+      .headers({ "content-range": `bytes */${size}`, "content-length": 0 })
+      .send("");
   const { first, last } = wanted === "all" ? { first: 0, last: size - 1 } : wanted;
   if (wanted !== "all") reply.status(206).header("content-range", `bytes ${first}-${last}/${size}`);
   reply.header("content-length", last + 1 - first);

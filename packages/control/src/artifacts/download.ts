@@ -24,7 +24,10 @@ export async function openLink(
   link: Link,
 ): Promise<StoredFile> {
   if (!isLinkValid(deps.linkKey, link))
-    throw new ApiError("forbidden", "this link is not valid, or not any more: read the artifact again for a new one");
+    throw new ApiError(
+      "forbidden",
+      "this link is not valid, or not any more: read the artifact again for a new one",
+    );
   const artifact = await findArtifactById(deps.db, link.artifactId);
   const file = artifact?.state === "ready" ? await findFile(deps.db, artifact.id, link.position) : undefined;
   if (!artifact || !file) throw new ApiError("not_found", "the artifact has expired or was deleted");

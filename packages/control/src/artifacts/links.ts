@@ -15,7 +15,12 @@ export function linkTo(
 
 export function isLinkValid(
   linkKey: Buffer,
-  { artifactId, position, until, signature }: { artifactId: string; position: number; until: number; signature: string },
+  {
+    artifactId,
+    position,
+    until,
+    signature,
+  }: { artifactId: string; position: number; until: number; signature: string },
 ): boolean {
   const given = Buffer.from(signature, "base64url");
   const expected = sign(linkKey, artifactId, position, until);

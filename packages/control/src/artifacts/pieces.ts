@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { zstdCompress, zstdDecompress } from "node:zlib";
 import { MIB } from "@vivarium/kit/sizes";
 import { type ObjectStore, readWhole } from "@vivarium/objects/store";
-import { openFor, type Owner, sealFor } from "../secrets/data-key.ts";
+import { type Owner, openFor, sealFor } from "../secrets/data-key.ts";
 
 export const PIECE_BYTES = 4 * MIB;
 const NAME_BYTES = 32;

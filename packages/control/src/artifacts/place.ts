@@ -1,5 +1,5 @@
-import type { Keyring } from "../secrets/keyring.ts";
 import { newDataKey, openDataKey } from "../secrets/data-key.ts";
+import type { Keyring } from "../secrets/keyring.ts";
 import type { ArtifactDeps } from "./deps.ts";
 import type { Place } from "./pieces.ts";
 import { type ArtifactRow, findArtifactById, saveKey } from "./store.ts";
@@ -11,7 +11,11 @@ export async function placeOf(
 ): Promise<Place> {
   const owner = { org_id, id };
   const isSealed = kek_id !== null && data_key !== null;
-  return { objects, owner, key: isSealed ? await openDataKey(keyring, { ...owner, kek_id, data_key }) : undefined };
+  return {
+    objects,
+    owner,
+    key: isSealed ? await openDataKey(keyring, { ...owner, kek_id, data_key }) : undefined,
+  };
 }
 
 /** Gives a new artifact its key, where this service can seal. */

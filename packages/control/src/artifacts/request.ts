@@ -24,7 +24,13 @@ export async function requestCapture(
       await refuseTooMany(await countPending(tx, scope.orgId));
       const id = ID_PREFIXES.artifact + randomId();
       const { org_id, project_id } = session;
-      const row = await insertArtifact(tx, { id, org_id, project_id, session_id: sessionId, paths: body.paths });
+      const row = await insertArtifact(tx, {
+        id,
+        org_id,
+        project_id,
+        session_id: sessionId,
+        paths: body.paths,
+      });
       await appendEntry(deps, tx, { by, action: "artifact.capture", target: id, sessionId });
       return row;
     });

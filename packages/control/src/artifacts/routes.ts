@@ -95,6 +95,9 @@ function addSessionRoutes(server: Server, deps: ArtifactDeps): void {
   };
   server.get("/v1/sessions/:id/artifacts/:aid", { schema: read }, async (request) => {
     const { id: sessionId, aid } = request.params;
-    return await toManifest(deps, await getArtifact(deps.db, scopeOf(principalOf(request)), aid, { sessionId }));
+    return await toManifest(
+      deps,
+      await getArtifact(deps.db, scopeOf(principalOf(request)), aid, { sessionId }),
+    );
   });
 }

@@ -2,8 +2,8 @@
 import type { IncomingMessage } from "node:http";
 import { LIMITS } from "@vivarium/contract/api";
 import { LISTS } from "@vivarium/contract/guest";
-import { NodeError } from "../fleet/node-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
+import { NodeError } from "../fleet/node-error.ts";
 import { openGuest } from "../guest/call-guest.ts";
 import { isMachineMoved } from "../guest/use-machine.ts";
 import { machineIdOf } from "../sessions/state.ts";

@@ -121,7 +121,11 @@ export async function saveKey(
 }
 
 export async function insertFile(db: Queries, file: ArtifactFileRow): Promise<void> {
-  await db.insertInto("artifact_files").values(file).onConflict((on) => on.doNothing()).execute();
+  await db
+    .insertInto("artifact_files")
+    .values(file)
+    .onConflict((on) => on.doNothing())
+    .execute();
 }
 
 /** Settles a pending capture. Undefined if it was settled or deleted meanwhile. */

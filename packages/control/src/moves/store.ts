@@ -49,7 +49,8 @@ export async function writeMove(
   if (move.endReason)
     statement = statement.with("shredded", deleteSealedOfMoved).with("unbound", shredConnectionsOfMoved);
   // A paused session has no machine to capture from.
-  if (move.endReason && move.from.state === "live") statement = statement.with("captured", insertCaptureOfMoved);
+  if (move.endReason && move.from.state === "live")
+    statement = statement.with("captured", insertCaptureOfMoved);
   return await statement.selectFrom("moved").selectAll().executeTakeFirst();
 }
 

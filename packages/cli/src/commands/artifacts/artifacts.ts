@@ -8,7 +8,9 @@ import { artifactsRmCommand } from "./rm.ts";
 export function artifactsCommand(): Command {
   return new Command("artifacts")
     .summary("files captured out of sessions: capture, ls, get, rm")
-    .description("Artifacts: files captured out of sessions, which stay for a week, also after their session.")
+    .description(
+      "Artifacts: files captured out of sessions, which stay for a week, also after their session.",
+    )
     .addCommand(artifactsCaptureCommand())
     .addCommand(artifactsLsCommand())
     .addCommand(artifactsGetCommand())

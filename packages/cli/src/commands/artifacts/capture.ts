@@ -23,7 +23,11 @@ copied, and prints the artifact's id.`,
     .does(captureArtifact);
 }
 
-async function captureArtifact(call: Call<CaptureOptions>, reference: string, paths: string[]): Promise<void> {
+async function captureArtifact(
+  call: Call<CaptureOptions>,
+  reference: string,
+  paths: string[],
+): Promise<void> {
   const { client, session } = await call.find(reference);
   const artifact = await withInterrupt(async (signal) => {
     const pending = await session.artifacts.capture(paths, { signal });

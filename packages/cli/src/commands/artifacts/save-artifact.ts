@@ -1,8 +1,6 @@
 /** Saves the files of an artifact below a directory. Each is whole there, or absent; what has arrived of one is kept beside it. */
-import { createWriteStream } from "node:fs";
-import { mkdir, rename, stat } from "node:fs/promises";
+import { mkdir, open, rename, stat } from "node:fs/promises";
 import path from "node:path";
-import { pipeline } from "node:stream/promises";
 import type { Artifact, Artifacts } from "@vivarium/sdk";
 import { CliError } from "../../cli-error.ts";
 import type { Progress } from "../../copy/progress.ts";
@@ -61,13 +59,16 @@ async function saveFile(
   const there = (await sizeOf(partial)) ?? 0;
   const from = there <= file.size_bytes ? there : 0;
   progress.moved(from);
-  const counted = async function* () {
+  const handle = await open(partial, from > 0 ? "a" : "w");
+  try {
     for await (const chunk of artifacts.download(file, { from, signal })) {
+      // Written before the next one is asked for: what has arrived is kept, whatever breaks off.
+      await handle.writeFile(chunk);
       progress.moved(chunk.byteLength);
-      yield chunk;
     }
-  };
-  await pipeline(counted, createWriteStream(partial, { flags: from > 0 ? "a" : "w" }));
+  } finally {
+    await handle.close();
+  }
   await rename(partial, target);
   return file.size_bytes - from;
 }
