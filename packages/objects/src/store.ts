@@ -1,6 +1,6 @@
 /**
  * Stores of bytes by name. A name has either a whole object or none, whatever dies in between. An object that is
- * acknowledged is durable. Two implementations keep the same contract (`contract.ts` of the tests): a directory, and S3.
+ * acknowledged is durable. Every implementation keeps one contract (`contract.ts` of the tests).
  */
 
 /** Names begin with the owner's part, so that everything of one owner is below one prefix. */
@@ -78,9 +78,6 @@ export interface ObjectStore {
 
 /** The bytes are not those that were announced. Nothing was stored. */
 export class ObjectMismatch extends Error {}
-
-/** The store does not answer, or answers with an error of its own. The call may be repeated. */
-export class ObjectStoreUnavailable extends Error {}
 
 /** Throws for a name that a store does not take. */
 export function requireKey(key: string): void {

@@ -299,7 +299,8 @@ test("a file that is gone, or has become a link, is left out; one that keeps cha
   expect(pathsOf(await captured(id, ["a", "gone"]))).toEqual(["a"]);
   control.node.onGuest = async (asked, proceed) => {
     if (asked.query.path !== "broken") return await proceed();
-    asked.response.writeHead(200, { "content-length": 10 }).write("12");
+    const response = asked.response.writeHead(200, { "content-length": 10 });
+    await new Promise((sent) => response.write("12", sent));
     asked.breakOff();
   };
   await control.sql.query("update vivarium_jobs.queue set retry_delay = 0, retry_backoff = false");

@@ -11,7 +11,7 @@ import { releaseSession } from "../moves/release-session.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { ArtifactDeps } from "./deps.ts";
 import { cutIntoPieces, type Place, storePiece } from "./pieces.ts";
-import { placeOfNew } from "./place.ts";
+import { placeOf, placeOfNew } from "./place.ts";
 import { endCapture } from "./settle.ts";
 import { CaptureRefused, type Found, type Source, sourceOf } from "./source.ts";
 import { type ArtifactRow, beginAttempt, findArtifactById, insertFile, listFiles } from "./store.ts";
@@ -56,8 +56,8 @@ async function copyAll(deps: ArtifactDeps, artifact: ArtifactRow, signal: AbortS
   const found = await source.match(artifact.paths, signal);
   checkCaps(found);
   crashPoint("artifact.matched");
-  const place = await placeOfNew(deps, artifact);
   const done = new Map((await listFiles(deps.db, [artifact.id])).map((file) => [file.path, file]));
+  const place = await (done.size === 0 ? placeOfNew : placeOf)(deps, artifact);
   let position = done.size === 0 ? 0 : Math.max(...[...done.values()].map((file) => file.position)) + 1;
   let bytes = [...done.values()].reduce((sum, file) => sum + file.size_bytes, 0);
   for (const { path } of found.filter((file) => !done.has(file.path))) {

@@ -56,6 +56,8 @@ async function expectWhole(aid: string): Promise<void> {
     );
   }
   expect(objectsOf(aid)).toHaveLength(2);
+  const { rows } = await control.sql.query("select kek_id from artifacts where id = $1", [aid]);
+  expect(rows[0].kek_id).toBe("kek_1");
 }
 
 test("a capture that is cut off at any point is finished", { timeout: LONG_MS }, async () => {

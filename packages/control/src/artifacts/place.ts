@@ -18,10 +18,10 @@ export async function placeOf(
   };
 }
 
-/** Gives a new artifact its key, where this service can seal. */
+/** Gives an artifact without files its key, where this service can seal. */
 export async function placeOfNew(deps: ArtifactDeps, artifact: ArtifactRow): Promise<Place> {
   const kek = deps.keyring.current;
-  if (artifact.data_key !== null || artifact.attempts > 1 || !kek) return await placeOf(deps, artifact);
+  if (artifact.data_key !== null || !kek) return await placeOf(deps, artifact);
   await saveKey(deps.db, artifact.id, newDataKey(kek, artifact).wrapped);
   return await placeOf(deps, (await findArtifactById(deps.db, artifact.id)) ?? artifact);
 }

@@ -21,11 +21,11 @@ export async function releaseSession(
   session: SessionRow,
   { isNodeAwaited = false } = {},
 ): Promise<void> {
-  // The sweep, or the end of the capture, removes it then.
-  if ((await findCaptured(db, [session.id])).size > 0) return;
   const deleteMachine = (id: string) => nodes.deleteMachine(id);
   const deleteOrRetry = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
+    // The sweep, or the end of the capture, removes it then.
+    if ((await findCaptured(db, [session.id])).size > 0) return;
     await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteOrRetry : deleteMachine));
     crashPoint("release.machines");
     await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
