@@ -14,6 +14,9 @@ interface Ended {
 /** When what is captured now expires, unless it is extended. */
 export const firstExpiry: RawBuilder<Date> = sql<Date>`service_now() + make_interval(secs => ${LIMITS.artifactRetentionMs / 1000})`;
 
+/** Whether the capture of a session's end is over: it lasts for a minute at most, whatever its row says. */
+export const IS_TEARDOWN_OVER = sql<boolean>`captured_at <= service_now() - make_interval(secs => ${LIMITS.artifactTeardownMs / 1000})`;
+
 /** Nothing for a session that wants no capture. */
 export function insertCaptureOfMoved(within: QueryCreator<Tables & { moved: Ended }>) {
   return within

@@ -1,10 +1,7 @@
 /** SQL that reads artifacts for those who wait for a capture. */
-import { LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
-
-/** Whether the capture of a session's end is over: it lasts for a minute at most, whatever its row says. */
-export const IS_TEARDOWN_OVER = sql<boolean>`captured_at <= service_now() - make_interval(secs => ${LIMITS.artifactTeardownMs / 1000})`;
+import { IS_TEARDOWN_OVER } from "./columns.ts";
 
 /** Ended sessions among these whose machine is still needed to capture from. */
 export async function findCaptured(db: Queries, sessionIds: readonly string[]): Promise<Set<string>> {

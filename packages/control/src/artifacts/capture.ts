@@ -42,7 +42,7 @@ async function attempt(deps: ArtifactDeps, artifact: ArtifactRow, stopping: Abor
     // The next process continues.
     if (stopping.aborted) throw error;
     if (!isFinal(error) && artifact.attempts < ATTEMPTS) throw error;
-    await endCapture(deps, artifact, { state: "failed", error: wordsOf(error) });
+    await endCapture(deps, artifact, { outcome: "failed", error: wordsOf(error) });
   }
 }
 
@@ -68,7 +68,7 @@ async function copyAll(deps: ArtifactDeps, artifact: ArtifactRow, signal: AbortS
     crashPoint("artifact.file");
   }
   if (position === 0) throw new CaptureRefused("no file matches the paths");
-  await endCapture(deps, artifact, { state: "ready" });
+  await endCapture(deps, artifact, { outcome: "ready" });
 }
 
 function checkCaps(found: readonly Found[]): void {

@@ -10,7 +10,7 @@ import type { Server } from "../http/server.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { deleteArtifact } from "./delete.ts";
 import type { ArtifactDeps } from "./deps.ts";
-import { addDownloadRoute } from "./download-route.ts";
+import { addDownloadRoute } from "./download-routes.ts";
 import { extendArtifact } from "./extend.ts";
 import { getArtifact, listArtifacts } from "./get.ts";
 import { toManifest, toManifests } from "./record.ts";

@@ -5,7 +5,7 @@ import type { ArtifactDeps } from "./deps.ts";
 import { removalOf } from "./remove-objects.ts";
 import { type ArtifactRow, deleteFiles, listFiles, settle } from "./store.ts";
 
-type End = { state: "ready" } | { state: "failed"; error: string };
+type End = { outcome: "ready" } | { outcome: "failed"; error: string };
 
 /** Nothing happens to an artifact that was settled meanwhile. What was stored for one that was deleted is removed. */
 export async function endCapture(
@@ -17,9 +17,9 @@ export async function endCapture(
     const row = await settle(tx, artifact.id, end);
     if (!row) return undefined;
     const files = await listFiles(tx, [row.id]);
-    if (end.state === "failed") await deleteFiles(tx, row.id);
+    if (end.outcome === "failed") await deleteFiles(tx, row.id);
     const session = { ...row, id: row.session_id };
-    await appendEvent(tx, eventOf(session, `artifact.${end.state}`, dataOf(row.id, end, files)));
+    await appendEvent(tx, eventOf(session, `artifact.${end.outcome}`, dataOf(row.id, end, files)));
     return row;
   });
   crashPoint("artifact.settled");
@@ -27,6 +27,6 @@ export async function endCapture(
 }
 
 function dataOf(id: string, end: End, files: readonly { size_bytes: number }[]): Record<string, unknown> {
-  if (end.state === "failed") return { artifact_id: id, error: end.error };
+  if (end.outcome === "failed") return { artifact_id: id, error: end.error };
   return { artifact_id: id, size_bytes: files.reduce((sum, file) => sum + file.size_bytes, 0) };
 }

@@ -3,8 +3,7 @@ import { type ARTIFACT_STATUSES, LIMITS } from "@vivarium/contract/api";
 import { type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import { isInScope } from "../access/store.ts";
-import { firstExpiry } from "../artifact-records/columns.ts";
-import { IS_TEARDOWN_OVER } from "../artifact-records/store.ts";
+import { firstExpiry, IS_TEARDOWN_OVER } from "../artifact-records/columns.ts";
 import type { Queries } from "../db/pool.ts";
 import type { ArtifactFileTable, ArtifactTable } from "../db/tables.ts";
 
@@ -132,11 +131,11 @@ export async function insertFile(db: Queries, file: ArtifactFileRow): Promise<vo
 export async function settle(
   db: Queries,
   id: string,
-  end: { state: "ready" } | { state: "failed"; error: string },
+  end: { outcome: "ready" } | { outcome: "failed"; error: string },
 ): Promise<ArtifactRow | undefined> {
   return await db
     .updateTable("artifacts")
-    .set(end)
+    .set({ state: end.outcome, error: end.outcome === "failed" ? end.error : null })
     .where("id", "=", id)
     .where("state", "=", "pending")
     .returningAll()

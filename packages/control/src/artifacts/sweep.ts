@@ -16,7 +16,7 @@ export async function addCaptures(deps: SweepDeps): Promise<void> {
 /** Ends captures whose time is over. */
 export async function failOverdue(deps: SweepDeps): Promise<void> {
   for (const artifact of await listOverdue(deps.db))
-    await endCapture(deps, artifact, { state: "failed", error: "the capture took longer than it may" });
+    await endCapture(deps, artifact, { outcome: "failed", error: "the capture took longer than it may" });
 }
 
 export async function expireArtifacts(deps: SweepDeps): Promise<void> {

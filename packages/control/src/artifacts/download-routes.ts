@@ -48,7 +48,7 @@ export function addDownloadRoute(server: Server, deps: ArtifactDeps): void {
   );
 }
 
-/** What was captured never changes. */
+/** Captured files never change. */
 const etagOf = ({ file }: StoredFile) => `"${file.artifact_id}-${file.position}"`;
 
 function send(reply: FastifyReply, stored: StoredFile, range: string | undefined): FastifyReply {
