@@ -68,6 +68,13 @@ export const CRASH_POINTS = [
   "volume_delete.removed",
   "reconcile.removed",
   "take_over.claimed",
+  "artifact.request",
+  "artifact.matched",
+  "artifact.piece",
+  "artifact.file",
+  "artifact.settled",
+  "artifact.deleted",
+  "artifact.object_removed",
 ] as const;
 type CrashPoint = (typeof CRASH_POINTS)[number];
 

@@ -12,9 +12,9 @@ import { importsOf, isTest, type Source, type SourceRule } from "./source-rules.
 export const FLOORS: Record<string, readonly (readonly string[])[]> = {
   control: [
     ["errors", "db", "metrics"],
-    ["access"],
+    ["access", "jobs"],
     ["http"],
-    ["audit", "fleet", "secrets", "connection-records"],
+    ["audit", "fleet", "secrets", "connection-records", "artifact-records"],
     ["sessions"],
     ["events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations", "volumes"],
@@ -23,7 +23,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["moves"],
     ["checkpoints", "templates", "guest", "previews"],
     ["starts", "exec", "files", "terminals", "service"],
-    ["processes", "runs", "saved-state"],
+    ["artifacts", "processes", "runs", "saved-state"],
     ["upkeep"],
   ],
   node: [

@@ -80,6 +80,7 @@ async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Bod
         ("GET", "/v1/files/read") => files::read(query).await,
         ("GET", "/v1/files/list") => files::list(machine, query).await,
         ("GET", "/v1/files/find") => files::find(machine, query).await,
+        ("GET", "/v1/files/match") => files::match_files(machine, query).await,
         ("GET", "/v1/files/grep") => files::grep(machine, query).await,
         ("PUT", "/v1/files/write") => files::write(machine, query, body).await,
         ("POST", "/v1/files/mkdir") => files::mkdir(machine, body).await,

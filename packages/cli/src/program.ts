@@ -1,6 +1,7 @@
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { artifactsCommand } from "./commands/artifacts/artifacts.ts";
 import { auditCommand } from "./commands/audit/audit.ts";
 import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
@@ -101,6 +102,7 @@ const VERBS = {
     resumeCommand,
     forkCommand,
     checkpointCommand,
+    artifactsCommand,
     restoreCommand,
     templateCommand,
     volumeCommand,

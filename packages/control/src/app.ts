@@ -1,12 +1,19 @@
 /** Composition root: the only file that constructs the parts of the control plane. */
 
+import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import type { Log } from "@vivarium/kit/log";
+import type { ObjectStore } from "@vivarium/objects/store";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { WrongCredentials } from "./access/wrong-credentials.ts";
+import { captureArtifact } from "./artifacts/capture.ts";
+import type { ArtifactDeps } from "./artifacts/deps.ts";
+import { linkKeyOf } from "./artifacts/links.ts";
+import { removeObjects } from "./artifacts/remove-objects.ts";
+import { addArtifactRoutes } from "./artifacts/routes.ts";
 import { auditAnswer } from "./audit/answers.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { Denials } from "./audit/denials.ts";
@@ -19,6 +26,7 @@ import { noteUses } from "./connections/note-uses.ts";
 import { addConnectionRoutes } from "./connections/routes.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
+import { untilStored } from "./db/retry.ts";
 import { StoreWatch } from "./db/store-watch.ts";
 import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
@@ -36,10 +44,13 @@ import { onAnswered } from "./http/answered.ts";
 import { OpenRequests } from "./http/open-requests.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
+import { JOB_KINDS, type JobKindName } from "./jobs/kinds.ts";
+import { type JobHandler, JobQueue } from "./jobs/queue.ts";
 import { endRequestsOfEnded } from "./keys/end-open-requests.ts";
 import { addKeyRoutes } from "./keys/routes.ts";
 import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
+import { type ObjectSettings, openObjects } from "./open-objects.ts";
 import { Operations } from "./operations/operations.ts";
 import { prepareStore } from "./prepare-store.ts";
 import { PreviewPush } from "./previews/push.ts";
@@ -113,6 +124,8 @@ interface AppOptions {
   egressCaps: EgressCaps;
   /** How long a client of a terminal or a tunnel waits for its session. */
   upgradeWaitMs: number;
+  /** Address under which clients reach this service, without a slash at its end. */
+  publicUrl: string;
 }
 
 const DEFAULTS: AppOptions = {
@@ -126,12 +139,15 @@ const DEFAULTS: AppOptions = {
   ownHosts: { names: [], addresses: [], ranges: [], open: [] },
   egressCaps: { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 },
   upgradeWaitMs: LIMITS.upgradeWaitMs,
+  publicUrl: "http://127.0.0.1:7400",
 };
 
 export interface AppSettings extends Partial<AppOptions> {
   databaseUrl: string;
   nodeSocket: string;
   controlDir: string;
+  /** Default: a directory in `controlDir`. */
+  objects?: ObjectSettings;
   /** Where the key-encryption keys are; default: there are none, and secrets are refused. */
   kekSource?: KekSource | undefined;
   /** Interval of the sweeps; default 2 s. */
@@ -164,6 +180,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     databaseUrl: url,
     nodeSocket,
     controlDir,
+    objects: { dir } = { dir: path.join(controlDir, "objects") },
     kekSource,
     tickMs = TICK_MS,
     isAlone,
@@ -174,7 +191,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const nodes = new NodeClient(nodeSocket);
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
-  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, db, nodes, storeWatch, log });
+  const objects = await openObjects({ dir });
+  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, url, objects, db, nodes, storeWatch, log });
+  await untilStored(() => parts.jobs.open());
   addGauges(parts);
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -215,7 +234,10 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         every(Math.min(CHAIN_MS, tickMs), () => extendChains(parts).catch(logChainFailure(log))),
         every(KEEP_HEADS_MS, () => keepHeads(parts).catch(logChainFailure(log))),
       ];
-      const onceReconciled = Promise.all([hasLooked, reconciled]).then(() => Promise.all(onRows()));
+      const onceReconciled = Promise.all([hasLooked, reconciled]).then(async () => {
+        if (!stopping.signal.aborted) await parts.jobs.work(jobHandlers(parts)).catch(logJobFailure(log));
+        await Promise.all(onRows());
+      });
       sweeping = Promise.all([...always, onceReconciled]);
     },
     reconciled: () => reconciled,
@@ -231,11 +253,13 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
+      await parts.jobs.stop();
       await stopFollowing();
       await parts.activity.flush();
       parts.denials.stop();
       await parts.auditQueue.flush();
       nodes.close();
+      await objects.close();
       await db.destroy();
       await watchedDb.destroy();
     },
@@ -253,6 +277,9 @@ export async function describeApi(log: Log): Promise<string> {
     previewKey: Buffer.alloc(32),
     operatorDigest: Buffer.alloc(32),
     keyring: Keyring.empty(),
+    url: "postgresql://localhost/none",
+    // Nothing is stored.
+    objects: {} as ObjectStore,
     db,
     nodes: new NodeClient("/nonexistent/node.sock"),
     storeWatch: new StoreWatch({ db }),
@@ -284,6 +311,8 @@ async function reconcileOnce(parts: Parts, hasLooked: Promise<void>, stopping: A
 type Parts = ReturnType<typeof assemble>;
 
 interface Base extends AppOptions {
+  url: string;
+  objects: ObjectStore;
   db: Database;
   nodes: NodeClient;
   storeWatch: StoreWatch;
@@ -298,7 +327,8 @@ interface Base extends AppOptions {
 function assemble(given: Base) {
   const auditKey = auditKeyOf(given.pepper);
   const auditQueue = new EntryQueue(given);
-  const base = { ...given, meter: new Meter(), auditKey, auditQueue };
+  const linkKey = linkKeyOf(given.pepper);
+  const base = { ...given, meter: new Meter(), auditKey, auditQueue, linkKey };
   const signals = new SessionSignals();
   const activity = new Activity(base);
   const moves = {
@@ -319,6 +349,7 @@ function assemble(given: Base) {
     openRequests: new OpenRequests(),
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
+    jobs: new JobQueue({ ...base, kinds: JOB_KINDS }),
     previewPush: new PreviewPush(moves),
     exposeQueue: new KeyedQueue(),
     commandLog: new CommandLog(base),
@@ -352,10 +383,22 @@ function addRoutes(server: Server, parts: Parts): void {
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
   addVolumeRoutes(server, parts);
+  addArtifactRoutes(server, parts);
   addEgressRoutes(server, parts);
   addConnectionRoutes(server, parts);
   addPreviewRoutes(server, parts);
   addEventRoutes(server, parts);
+}
+
+function jobHandlers(deps: ArtifactDeps): Record<JobKindName, JobHandler> {
+  return {
+    artifact_capture: (id, stopping) => captureArtifact(deps, id, stopping),
+    artifact_removal: (input, stopping) => removeObjects(deps, input, stopping),
+  };
+}
+
+function logJobFailure(log: Log): (err: unknown) => void {
+  return (err) => log.error({ err }, "background jobs do not run in this process");
 }
 
 /** Logs failures of the event feed. The sweeps warn about a database that is away; the feed looks too often for it. */

@@ -40,6 +40,13 @@ function bytes() {
 
 const Environment = z.object({
   VIV_DATA_DIR: z.string().startsWith("/", "must be an absolute path").default("/var/lib/vivarium"),
+  VIV_OBJECTS_DIR: z.string().startsWith("/", "must be an absolute path").optional(),
+  VIV_PUBLIC_URL: z
+    .url({
+      protocol: /^https?$/,
+      error: "must be the address of this service, for example https://viv.example.net",
+    })
+    .optional(),
   VIV_NODE_SOCKET: z.string().startsWith("/", "must be an absolute path").optional(),
   DATABASE_URL: z.string({ error: "is required: the address of a PostgreSQL database, postgres://…" }).min(1),
   VIV_LISTEN: listen("127.0.0.1:7400"),
@@ -92,6 +99,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     /** Where the key-encryption keys are; undefined: there are none, and secrets are refused. */
     kekSource: kekSourceOf(env),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
+    objects: { dir: env.VIV_OBJECTS_DIR ?? path.join(env.VIV_DATA_DIR, "objects") },
+    /** Address under which clients reach this service. */
+    publicUrl: (env.VIV_PUBLIC_URL ?? `http://${env.VIV_LISTEN}`).replace(/\/+$/, ""),
     databaseUrl: env.DATABASE_URL,
     listen: parseListen("VIV_LISTEN", env.VIV_LISTEN),
     /** Address for metrics; undefined: no metrics server. */

@@ -4,12 +4,15 @@ import { chown, mkdir, open, readdir } from "node:fs/promises";
 import path from "node:path";
 import { type Account, becomeAccount, requireAccount } from "@vivarium/kit/account";
 
-/** When started as root, gives the folder to `user` and becomes that user for good: nothing later may need root. */
-export async function enterControlDir(controlDir: string, user: string): Promise<void> {
+/** When started as root, gives the folder, and that of the object store, to `user` and becomes that user for good: nothing later may need root. */
+export async function enterControlDir(controlDir: string, user: string, objectsDir?: string): Promise<void> {
   await mkdir(controlDir, { recursive: true, mode: 0o700 });
+  if (objectsDir !== undefined) await mkdir(objectsDir, { recursive: true, mode: 0o700 });
   if (process.getuid?.() !== 0 || user === "") return;
   const account = await requireAccount(user, "VIV_CONTROL_USER");
   await giveTo(controlDir, account);
+  // Only the directory: what is in it was made by the user.
+  if (objectsDir !== undefined) await chown(objectsDir, account.uid, account.gid);
   becomeAccount(account);
 }
 

@@ -16,7 +16,7 @@ async function main(): Promise<void> {
   const log = createLog("control", config.logLevel);
   saveCompiledCode();
   await forbidCoreFiles();
-  await enterControlDir(config.controlDir, config.user);
+  await enterControlDir(config.controlDir, config.user, config.objects.dir);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);
   // Under a supervisor, stdout is a log file, and the supervisor shows the key instead.

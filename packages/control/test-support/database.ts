@@ -1,16 +1,18 @@
 /** Databases for tests, on one server per test run: cloned from a database that was migrated once, or empty. */
 import { randomId } from "@vivarium/kit/id";
-import { createLog, type Log } from "@vivarium/kit/log";
 import pg from "pg";
 import { inject } from "vitest";
 import { migrate } from "../src/db/migrate.ts";
 import { openDatabase } from "../src/db/pool.ts";
+import { JOB_KINDS } from "../src/jobs/kinds.ts";
+import { JobQueue } from "../src/jobs/queue.ts";
+import { silentLog } from "./silent-log.ts";
+
+export { silentLog };
 
 const TEMPLATE = "migrated";
 /** Advisory lock: test files start at the same time, and the first one makes the template for all. */
 const TEMPLATE_LOCK = 7_483_920_200;
-
-export const silentLog: Log = createLog("test", "silent");
 
 /** A database with the newest schema and no rows. */
 export async function createDatabase(): Promise<string> {
@@ -41,7 +43,11 @@ async function makeTemplate(server: pg.Client): Promise<void> {
     await server.query(`drop database if exists ${TEMPLATE}`);
     await server.query(`create database ${TEMPLATE}`);
     const db = openDatabase({ url: urlOf(TEMPLATE), log: silentLog });
-    await migrate(db).finally(() => db.destroy());
+    await migrate(db);
+    // Made once here, since every control plane of a test would make it otherwise.
+    const jobs = new JobQueue({ url: urlOf(TEMPLATE), db, log: silentLog, kinds: JOB_KINDS });
+    await jobs.open().finally(() => jobs.stop());
+    await db.destroy();
     await server.query(`alter database ${TEMPLATE} is_template true`);
   }
   await server.query("select pg_advisory_unlock($1)", [TEMPLATE_LOCK]);

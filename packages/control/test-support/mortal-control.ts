@@ -119,6 +119,7 @@ async function withProcess<T>(
       DATABASE_URL: databaseUrl,
       VIV_NODE_SOCKET: nodeSocket,
       VIV_DATA_DIR: dataDir,
+      VIV_OBJECTS_DIR: path.join(controlDir, "objects"),
       VIV_LISTEN: listen,
       VIV_CONTROL_USER: "",
       // A process that is not the only one lets the others renew their leases before it takes over what has lapsed.

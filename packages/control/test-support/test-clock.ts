@@ -21,6 +21,11 @@ export class TestClock {
     await this.#sql.query("update test_clock set ahead = ahead + make_interval(secs => $1)", [ms / 1000]);
   }
 
+  /** Back to the real time. */
+  async reset(): Promise<void> {
+    await this.#sql.query("update test_clock set ahead = '0'");
+  }
+
   /** This clock's time plus `laterMs`. */
   async at(laterMs = 0): Promise<string> {
     const { rows } = await this.#sql.query("select service_now() + make_interval(secs => $1) as at", [

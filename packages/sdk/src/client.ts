@@ -6,6 +6,7 @@ import type {
   RunRequest,
   RunResult,
 } from "@vivarium/contract/api";
+import { Artifacts } from "./artifacts.ts";
 import { Audit } from "./audit.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { Connections } from "./connections.ts";
@@ -52,6 +53,8 @@ export class Client {
   readonly sessions: Sessions;
   /** Saved states of sessions. */
   readonly checkpoints: Checkpoints;
+  /** Files captured out of sessions. */
+  readonly artifacts: Artifacts;
   /** Saved starting points of new sessions. */
   readonly templates: Templates;
   /** Disks that outlive sessions. */
@@ -82,6 +85,7 @@ export class Client {
     };
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
+    this.artifacts = new Artifacts(this.#transport);
     this.templates = new Templates(this.#transport);
     this.volumes = new Volumes(this.#transport);
     this.connections = new Connections(this.#transport);

@@ -23,6 +23,8 @@ export type ClientErrorCode =
   | "bearer_unknown"
   /** A session became `failed` while this client waited for it. */
   | "session_failed"
+  /** The capture of an artifact has failed. */
+  | "artifact_failed"
   /** A wait for a session or a process reached its time limit. */
   | "wait_timeout";
 

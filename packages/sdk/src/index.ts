@@ -4,6 +4,8 @@ export type {
   ApiKeyCreated,
   ApiKeyList,
   ApiKeyRecord as ApiKey,
+  Artifact,
+  ArtifactList,
   AuditEntry,
   AuditExportLine,
   AuditFinding,
@@ -65,6 +67,7 @@ export type {
   VolumeCreate,
   VolumeList,
 } from "@vivarium/contract/api";
+export type { Artifacts, SessionArtifacts } from "./artifacts.ts";
 export type { Audit, AuditFilter, AuditVerdict, VerifyOptions } from "./audit.ts";
 export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";

@@ -1,6 +1,7 @@
 /** `client.session(id)`, the work inside one session. */
 import type { Duplex } from "node:stream";
 import type { ExecRequest, ExecResult, Exposed } from "@vivarium/contract/api";
+import { SessionArtifacts } from "./artifacts.ts";
 import { CodeContext, type CodeContextOptions, type RunCodeOptions } from "./code/code-context.ts";
 import type { CodeExecution } from "./code/code-result.ts";
 import { SessionConnections } from "./connections.ts";
@@ -36,6 +37,8 @@ export class Session {
   readonly id: string;
   /** Files below /workspace. */
   readonly files: Files;
+  /** Files captured out of the session, which outlive it. */
+  readonly artifacts: SessionArtifacts;
   /** Named processes that outlive requests. */
   readonly processes: Processes;
   /** Egress policy and egress log of the session. */
@@ -53,6 +56,7 @@ export class Session {
     this.#transport = transport;
     this.id = id;
     this.files = new Files(transport, id);
+    this.artifacts = new SessionArtifacts(transport, id);
     this.processes = new Processes(transport, id);
     this.egress = new Egress(transport, id);
     this.cap = new Cap(transport, id);

@@ -61,6 +61,32 @@ export function guestFiles(one: OneMachine): void {
       expect(await ask("GET", "/files/list?path=place")).toMatchObject(refusal(404, "no_such_file"));
     });
 
+    test("is matched by its path, with its size, and never through a link", async () => {
+      await write("match/a.txt", "12345");
+      await write("match/deep/b.txt", "");
+      await run("ln -s a.txt match/link && ln -s deep match/to-deep");
+      const matched = async (pattern: string, most = 10) =>
+        readList(
+          LISTS.files,
+          (await ask("GET", `/files/match?pattern=${pattern}&max_results=${most}`)).bytes,
+        );
+      const files = [
+        { path: "match/a.txt", bytes: 5 },
+        { path: "match/deep/b.txt", bytes: 0 },
+      ];
+      expect(await matched("match/**")).toMatchObject({ items: files, end: { truncated: false } });
+      expect((await matched("match/a.txt")).items).toEqual(files.slice(0, 1));
+      expect((await matched("match/link")).items).toEqual([]);
+      expect((await matched("match/to-deep/*")).items).toEqual([]);
+      expect(await matched("match/**", 1)).toMatchObject({
+        items: files.slice(0, 1),
+        end: { truncated: true },
+      });
+      expect(await read("match/a.txt", "&plain=true")).toMatchObject({ status: 200 });
+      for (const path of ["match/link", "match/to-deep/b.txt"])
+        expect((await read(path, "&plain=true")).status, path).toBe(400);
+    });
+
     test("is found by its name, and by its content", async () => {
       await write("search/one.ts", "first\nneedle here\nlast\n");
       await write("search/sub/two.ts", "NEEDLE\n");

@@ -10,6 +10,7 @@ mod faults;
 mod find;
 mod grep;
 mod list;
+mod matching;
 mod mkdir;
 mod names;
 mod open;
@@ -37,8 +38,10 @@ use crate::body::{self, Body};
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 use faults::Fault;
+use open::Links;
 use paths::{Path, Workspace};
 use query::Query;
+use read::Read;
 use work::Takes;
 
 pub use upload::put;
@@ -57,7 +60,10 @@ struct Rename {
 pub async fn read(query: &str) -> Result<Response<Body>, Refusal> {
     let (workspace, query, text, path) = parse(query)?;
     let max_bytes = query.number("max_bytes").map_err(Fault::into_refusal)?;
-    read::read(workspace, path, max_bytes).await.map_err(|fault| fault.about(&text).into_refusal())
+    let links = if query.flag("plain").map_err(Fault::into_refusal)? { Links::Refuse } else { Links::Follow };
+    read::read(workspace, path, Read { max_bytes, links })
+        .await
+        .map_err(|fault| fault.about(&text).into_refusal())
 }
 
 pub async fn write(machine: &Machine, query: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
@@ -83,6 +89,16 @@ pub async fn find(machine: &Machine, query: &str) -> Result<Response<Body>, Refu
         let found = find::find(&workspace, &find, pace)?;
         let end = json!({ "truncated": found.truncated, "duration_us": found.duration_us });
         Ok((found.paths, end))
+    })
+    .await
+}
+
+pub async fn match_files(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
+    let wanted = matching::Match::parse(&Query::parse(query)).map_err(Fault::into_refusal)?;
+    work::answer_list(machine, Takes::Long, move |pace| {
+        let matched = matching::match_files(&Workspace::of_machine(), &wanted, pace)?;
+        let end = json!({ "truncated": matched.truncated, "duration_us": matched.duration_us });
+        Ok((matched.files, end))
     })
     .await
 }

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, open, openat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{accessat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 use search::directory::READ_DIRECTORY;
 
@@ -41,6 +42,24 @@ pub fn directory(object: &Object) -> Result<OwnedFd, Fault> {
 
 pub fn existing(workspace: &Workspace, path: &Path) -> Result<Object, Fault> {
     resolve(workspace, path, Last::Follow, Parents::Expect)?.object()
+}
+
+/// Whether a link in a path stands for its target, or ends the search for it.
+#[derive(Clone, Copy)]
+pub enum Links {
+    Follow,
+    Refuse,
+}
+
+/// The object of a path in which no name is a link.
+pub fn plain(workspace: &Workspace, path: &Path) -> Result<Object, Fault> {
+    let root =
+        openat(CWD, &workspace.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let below = if path.names.is_empty() { b".".to_vec() } else { path.names.join(&b'/') };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = openat2(&root, below.as_slice(), flags, Mode::empty(), within)?;
+    Ok(Object { stat: fstat(&fd)?, fd })
 }
 
 fn own_link(object: &Object) -> String {

@@ -14,7 +14,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::sync::mpsc;
 
 use super::faults::{Code, Fault};
-use super::open;
+use super::open::{self, Links};
 use super::paths::{Path, Workspace};
 use super::work::run_as_user;
 use crate::body::{self, Body, SizedStream};
@@ -24,18 +24,27 @@ const PIECE_BYTES: u64 = 256 * 1024 - 9;
 /// Buffers in use: one piece is being sent, one is queued, and one is being read.
 const BUFFERS: usize = 3;
 
-pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
-    let (file, bytes) = run_as_user(move || open_file(&workspace, &path, max_bytes)).await?;
+pub struct Read {
+    pub max_bytes: Option<u64>,
+    pub links: Links,
+}
+
+pub async fn read(workspace: Workspace, path: Path, read: Read) -> Result<Response<Body>, Fault> {
+    let (file, bytes) = run_as_user(move || open_file(&workspace, &path, read)).await?;
     let mut response =
         Response::new(if bytes == 0 { body::whole(Full::default()) } else { stream(file, bytes) });
     response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     Ok(response)
 }
 
-fn open_file(workspace: &Workspace, path: &Path, max_bytes: Option<u64>) -> Result<(File, u64), Fault> {
-    let file = open::regular_file(&open::existing(workspace, path)?)?;
+fn open_file(workspace: &Workspace, path: &Path, read: Read) -> Result<(File, u64), Fault> {
+    let object = match read.links {
+        Links::Follow => open::existing(workspace, path)?,
+        Links::Refuse => open::plain(workspace, path)?,
+    };
+    let file = open::regular_file(&object)?;
     let bytes = file.metadata()?.len();
-    match max_bytes {
+    match read.max_bytes {
         Some(most) if bytes > most => {
             Err(Fault::new(Code::TOO_LARGE, format!("expected at most {most} bytes, got a file of {bytes}")))
         }

@@ -103,3 +103,22 @@ fn nobody_reads_far_ahead_of_the_host() {
         assert!(bytes < 8 << 20, "{bytes}");
     });
 }
+
+#[test]
+fn a_plain_read_follows_no_link_anywhere_in_the_path() {
+    let place = Place::new();
+    place.file("d/f", "12345");
+    place.link("link", "d/f");
+    place.link("to-d", "d");
+    place.link("root", ".");
+    in_loop(async {
+        for path in ["link", "to-d/f", "root/d/f", "to-d/../d/link"] {
+            assert_ne!(code(&place, path, "&plain=true").await.0, StatusCode::OK, "{path}");
+        }
+        assert_eq!(code(&place, "d", "&plain=true").await.1, "is_a_directory");
+        assert_eq!(code(&place, "none", "&plain=true").await.1, "no_such_file");
+        let mut sender = served(&place).await;
+        let answer = sender.send_request(request(Method::GET, "d/f", "&plain=true", text(""))).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "12345");
+    });
+}

@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use search::pace::Pace;
 
 use super::faults::{Code, Fault};
+use super::open::Links;
 use super::paths::{Path, Workspace};
 use super::query::Query;
 use super::{read, write};
@@ -153,7 +154,9 @@ async fn answer(workspace: Workspace, request: Request<Incoming>) -> Response<Bo
     let answer = async {
         let path = Path::parse(&workspace, &query.text("path")?)?;
         if head.method == Method::GET {
-            return read::read(workspace, path, query.number("max_bytes")?).await;
+            let links = if query.flag("plain")? { Links::Refuse } else { Links::Follow };
+            return read::read(workspace, path, read::Read { max_bytes: query.number("max_bytes")?, links })
+                .await;
         }
         let written = write::write(workspace, path, body).await?;
         body::json(&written).map_err(|_| Fault::new(Code::INTERNAL, "no text"))

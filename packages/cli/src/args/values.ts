@@ -120,3 +120,8 @@ export function parseListen(text: string): string {
   }
   return text;
 }
+
+/** One more text of a repeatable option. */
+export function collectText(text: string, previous: string[] | undefined): string[] {
+  return [...(previous ?? []), text];
+}

@@ -1,6 +1,7 @@
 /** `viv create`: creates a session. */
 import { addEgressOptions, type EgressOptions, toEgressFields } from "../args/egress-options.ts";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../args/session-options.ts";
+import { collectText } from "../args/values.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
 interface CreateOptions extends SessionOptions, EgressOptions {
@@ -10,6 +11,7 @@ interface CreateOptions extends SessionOptions, EgressOptions {
   volume?: string;
   sudo: boolean;
   wakeOnHttp: boolean;
+  keep?: string[];
   wait?: boolean;
 }
 
@@ -21,6 +23,7 @@ export function createCommand(): Verb {
     "viv create --connect payments.json",
     "viv create --idle-timeout 10m --paused-ttl 7d",
     "viv create --allow pypi.org,files.pythonhosted.org --egress-cap 100MiB",
+    "viv create --keep results --keep '*.log'",
     "viv create --from-checkpoint chk_4x7k2m9q0a1b2c3d4e5f6",
     "id=$(viv create) && viv exec $id -- uname -r",
   ])
@@ -33,6 +36,7 @@ export function createCommand(): Verb {
     .option("--from-checkpoint <id>", "start from a checkpoint, which settles size and template")
     .option("--volume <id>", "a volume, which it has at /volume until it is removed");
   return addEgressOptions(addSessionOptions(command))
+    .option("--keep <path>", "capture this path or glob when it is removed; repeatable", collectText)
     .option("--no-wake-on-http", "visitors of its previews do not wake it when it is paused")
     .option("--no-sudo", "take passwordless sudo away from the default user")
     .option("--wait", "return only when it is live")
@@ -43,7 +47,7 @@ export function createCommand(): Verb {
 
 async function createSession(call: Call<CreateOptions>): Promise<void> {
   const { sessions } = await call.connect();
-  const { size, template, fromCheckpoint, volume, sudo, wakeOnHttp, timing, wait } = call.options;
+  const { size, template, fromCheckpoint, volume, keep, sudo, wakeOnHttp, timing, wait } = call.options;
   const request = {
     size,
     template,
@@ -51,6 +55,7 @@ async function createSession(call: Call<CreateOptions>): Promise<void> {
     volume_id: volume,
     ...(await toSessionFields(call.options, call.config)),
     ...toEgressFields(call.options),
+    artifacts: keep && { paths: keep },
     wake_on_http: wakeOnHttp ? undefined : false,
     no_sudo: sudo ? undefined : true,
   };

@@ -2,6 +2,7 @@
 export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
 export const CHECKPOINT_ID_PATTERN = /^chk_[a-z0-9]{21}$/;
 export const VOLUME_ID_PATTERN = /^vol_[a-z0-9]{21}$/;
+export const ARTIFACT_ID_PATTERN = /^art_[a-z0-9]{21}$/;
 export const AUDIT_ID_PATTERN = /^aud_[a-z0-9]{21}$/;
 export const EVENT_ID_PATTERN = /^evt_[a-z0-9]{21}$/;
 export const KEY_ID_PATTERN = /^key_[a-z0-9]{21}$/;

@@ -1,5 +1,6 @@
 /** Exports of contract/api: all of it but wire-types.ts, the building blocks of its schemas. */
 export * from "./admin.ts";
+export * from "./artifacts.ts";
 export * from "./audit.ts";
 export * from "./audit-actions.ts";
 export * from "./checkpoints.ts";

@@ -107,6 +107,16 @@ export const LIMITS = {
   pageMax: 200,
   descriptionChars: 512,
 
+  artifactPaths: 64,
+  artifactFiles: 10_000,
+  artifactBytes: 5 * 1024 * MIB,
+  artifactsPending: 32,
+  artifactTeardownMs: 60 * SECOND_MS,
+  artifactCaptureMs: 1 * HOUR_MS,
+  artifactRetentionMs: 7 * DAY_MS,
+  artifactRetentionMaxMs: 90 * DAY_MS,
+  artifactLinkMs: 1 * HOUR_MS,
+
   egressEntries: 256,
   egressEntryChars: 255,
   /** Lines kept of each kind: connections allowed, connections refused, questions answered, questions refused. */

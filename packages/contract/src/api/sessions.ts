@@ -1,5 +1,6 @@
 /** Creates, records and lists of sessions (docs/spec/sessions.md). */
 import { z } from "zod";
+import { ArtifactsOfCreate } from "./artifacts.ts";
 import { ConnectionCreate, ConnectionStatus } from "./connections.ts";
 import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
@@ -40,12 +41,7 @@ export const SessionCreate = named("SessionCreate", {
   on_pty_detach: z.enum(PTY_DETACH_POLICIES).nullish(),
   on_detach: z.enum(PTY_DETACH_POLICIES).nullish(),
   destroy_on_completion: z.boolean().nullish(),
-  artifacts: z
-    .strictObject({
-      paths: z.array(text()),
-      destination: z.strictObject({ type: z.literal("hosted") }).optional(),
-    })
-    .optional(),
+  artifacts: ArtifactsOfCreate.optional(),
   project_id: text().nullish(),
   command_capture: z.enum(COMMAND_CAPTURES).nullish(),
   env: variables.nullish(),

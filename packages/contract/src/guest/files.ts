@@ -2,12 +2,14 @@
  * Files of the session, below /workspace, with the rights of the guest user; see docs/spec/files.md.
  *
  *   GET    /v1/files/read?path=[&max_bytes=]     → 200 raw bytes with content-length: the content as of the moment it
- *                                                  was opened; `too_large` over max_bytes. A file that shrinks meanwhile
- *                                                  breaks the stream off
+ *                          [&plain=true]           was opened; `too_large` over max_bytes. A file that shrinks meanwhile
+ *                                                  breaks the stream off. `plain`: no name of the path may be a link
  *   GET    /v1/files/list?path=                  → 200 frames: a list of `entries`, then FileList's rest
  *   GET    /v1/files/find?path=&pattern=&max_results=→ 200 frames: a list of `paths`, then FindResult's rest
  *   GET    /v1/files/grep?path=&pattern=&max_results=[&file_pattern=][&case_sensitive=true]
  *                          [&context_lines=][&exclude_dirs=a,b]      → 200 frames: a list of `matches`, then GrepResult's rest
+ *   GET    /v1/files/match?pattern=[&max_results=]→ 200 frames: a list of `files`, then MatchResult's rest. Regular files
+ *                                                  of the whole workspace, without links, by paths below it
  *   PUT    /v1/files/write?path=                 → 200 FileWritten: raw body → temporary file beside the target → fsync →
  *                                                  rename. Parents made; a body that breaks off leaves nothing behind.
  *                                                  List, find and grep leave such files out: `.vivarium-` and 16 of 0-9a-f
@@ -36,6 +38,15 @@ export const FindResult = z.object({
   duration_us: count,
 });
 export type FindResult = z.infer<typeof FindResult>;
+
+/** A file that a glob matches. `path` is relative to /workspace. */
+export const MatchedFile = z.object({ path: name.min(1), bytes: count });
+export type MatchedFile = z.infer<typeof MatchedFile>;
+export const MatchResult = z.object({
+  files: z.array(MatchedFile).max(10_001),
+  truncated: z.boolean(),
+  duration_us: count,
+});
 
 const line = z.string().max(64 * 1024);
 export const GrepMatch = z.object({

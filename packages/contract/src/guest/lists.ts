@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import { LIMITS } from "../api/limits.ts";
-import { FileList, FindResult, GrepMatch, GrepResult } from "./files.ts";
+import { FileList, FindResult, GrepMatch, GrepResult, MatchedFile, MatchResult } from "./files.ts";
 import { encodeFrame, FRAME, type Frame } from "./frames.ts";
 import { GuestProcess } from "./processes.ts";
 
@@ -24,6 +24,7 @@ const name = FileList.shape.entries.element;
 export const LISTS = {
   entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
   paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
+  files: shape(MatchedFile, MatchResult.omit({ files: true }), 10_001, FILES_BYTES),
   /** More than 100,000 matches do not fit into LIMITS.grepAnswerBytes. */
   matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
   processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),

@@ -71,6 +71,11 @@ export async function followed(machine: FakeMachine, path: string | null): Promi
 
 export async function readFile(machine: FakeMachine, query: URLSearchParams, response: ServerResponse) {
   const file = await followed(machine, query.get("path"));
+  if (
+    query.get("plain") === "true" &&
+    file !== join(await realpath(workspaceOf(machine)), query.get("path") ?? "")
+  )
+    throw new Refusal("bad_path", "the path has a link");
   const info = await stat(file);
   if (info.isDirectory()) throw new Refusal("is_a_directory", "is a directory");
   if (!info.isFile()) throw new Refusal("not_a_regular_file", "not a regular file");

@@ -11,7 +11,7 @@ import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
 import { findProcess, killProcess, listProcesses, sendLog, startProcess } from "./processes.ts";
 import { answer, Refusal, refuse } from "./refusal.ts";
-import { findFiles, grepFiles } from "./search.ts";
+import { findFiles, grepFiles, matchFiles } from "./search.ts";
 import type { NodeState } from "./state.ts";
 
 interface GuestParts {
@@ -77,6 +77,7 @@ const CALLS: Readonly<Record<string, Answerer>> = {
   "GET files/read": (machine, { query, response }) => readFile(machine, query, response),
   "GET files/list": (machine, { query }) => listFiles(machine, query),
   "GET files/find": (machine, { query }) => findFiles(machine, query),
+  "GET files/match": (machine, { query }) => matchFiles(machine, query),
   "GET files/grep": (machine, { query }) => grepFiles(machine, query),
   "PUT files/write": (machine, { query, request }) => writeFile(machine, query, request),
   "DELETE files": (machine, { query }) => deleteFile(machine, query),

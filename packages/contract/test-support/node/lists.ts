@@ -4,6 +4,7 @@ import { encodeList, FrameDecoder, ListReader, type ListShape } from "@vivarium/
 const LISTED: Readonly<Record<string, string>> = {
   "GET files/list": "entries",
   "GET files/find": "paths",
+  "GET files/match": "files",
   "GET files/grep": "matches",
   "GET processes": "processes",
 };

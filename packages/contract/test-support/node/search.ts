@@ -2,7 +2,8 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
-import type { FindResult, GrepResult } from "@vivarium/contract/guest";
+import type { FindResult, GrepResult, MatchResult } from "@vivarium/contract/guest";
+import type { z } from "zod";
 import { followed, workspaceOf } from "./files.ts";
 import type { FakeMachine } from "./machine.ts";
 import { Refusal } from "./refusal.ts";
@@ -18,6 +19,26 @@ export async function findFiles(machine: FakeMachine, query: URLSearchParams): P
   const most = Number(query.get("max_results"));
   const paths = found.slice(0, most).map((file) => guestPath(machine, file));
   return { paths, truncated: truncated || found.length > most, duration_us: 1 };
+}
+
+/** Regular files of the whole workspace, without links. */
+export async function matchFiles(
+  machine: FakeMachine,
+  query: URLSearchParams,
+): Promise<z.infer<typeof MatchResult>> {
+  const root = workspaceOf(machine);
+  const pattern = globOf(query.get("pattern") ?? "");
+  const entries = await readdir(root, { recursive: true, withFileTypes: true });
+  const names = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+    .filter((name) => pattern.test(name))
+    .toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  const most = Number(query.get("max_results"));
+  const files = await Promise.all(
+    names.slice(0, most).map(async (path) => ({ path, bytes: (await stat(join(root, path))).size })),
+  );
+  return { files, truncated: names.length > most, duration_us: 1 };
 }
 
 export async function grepFiles(machine: FakeMachine, query: URLSearchParams): Promise<GrepResult> {
@@ -81,7 +102,7 @@ function globOf(glob: string): RegExp {
   const source = glob
     .replaceAll(/[.+^${}()|\\]/g, "\\$&")
     .replaceAll(/(?<=^|\/)\*\*\//g, "\u0001")
-    .replaceAll(/\/\*\*$/g, "/\u0002")
+    .replaceAll(/(?<=^|\/)\*\*$/g, "\u0002")
     .replaceAll("*", "[^/]*")
     .replaceAll("?", "[^/]")
     .replaceAll("\u0001", "(?:.*/)?")

@@ -24,6 +24,7 @@ async function answerGuest(guest: GuestRequest): Promise<void> {
   const web = { name: "web", argv: ["x"], keep_alive: false, pid: 1, state: "exited", started_at_ms: 0 };
   if (guest.call === "PUT files/write") guest.json(wrote);
   else if (guest.call === "GET files/read") guest.bytes(Buffer.alloc(0));
+  else if (guest.call === "GET files/match") guest.json({ files: [], truncated: false, duration_us: 1 });
   else guest.json(guest.call === "GET processes" ? { processes: [web] } : { ...web, entries: [] });
 }
 
@@ -78,6 +79,9 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["restoreSession", "POST /v1/sessions/:id/restore", { checkpoint_id: ":cid" }],
   ["startCheckpoint", "POST /v1/checkpoints/:cid/sessions"],
   ["deleteCheckpoint", "DELETE /v1/checkpoints/:cid"],
+  ["captureArtifacts", "POST /v1/sessions/:id/artifacts", { paths: ["a"] }],
+  ["extendArtifact", "POST /v1/artifacts/:aid/extend", { ttl_days: 8 }],
+  ["deleteArtifact", "DELETE /v1/artifacts/:aid"],
   ["saveTemplate", "POST /v1/sessions/:id/templates", { name: "mine" }],
   ["deleteTemplate", "DELETE /v1/templates/mine"],
   ["createVolume", "POST /v1/volumes"],
@@ -151,7 +155,7 @@ test("each change of the interface leaves exactly one entry of its caller, and n
   };
   const secrets = ["hunter2", "hunter3", "hunter4", "hunter5", control.key];
   const fill = (text: string) =>
-    text.replace(/:(id|bound|cid|pid|kid|vid|hash)\b/g, (_all, name) => ids[name] ?? "");
+    text.replace(/:(id|bound|cid|aid|pid|kid|vid|hash)\b/g, (_all, name) => ids[name] ?? "");
   const requests: [operation: keyof typeof AUDIT_ACTIONS, requestId: string][] = [];
   for (const [operation, call, body] of CHANGES) {
     const filled = body && JSON.parse(fill(JSON.stringify(body)));
@@ -160,6 +164,7 @@ test("each change of the interface leaves exactly one entry of its caller, and n
     requests.push([operation, requestId]);
     const { checkpoint_id: cid, id, key, token, hash, ingress_token: ingress } = answer.body ?? {};
     if (cid && operation === "createCheckpoint") ids.cid = cid;
+    if (operation === "captureArtifacts") ids.aid = id;
     if (operation === "createProject") ids.pid = id;
     if (operation === "createApiKey") ids.kid = id;
     if (operation === "createVolume") ids.vid = id;

@@ -24,6 +24,44 @@ create table api_keys (
 );
 CREATE INDEX api_keys_org ON public.api_keys USING btree (org_id) WHERE (revoked_at IS NULL);
 
+create table artifact_files (
+  artifact_id text not null,
+  position integer not null,
+  path text not null,
+  size_bytes bigint not null,
+  pieces bytea not null,
+  constraint artifact_files_artifact_id_fkey FOREIGN KEY (artifact_id) REFERENCES artifacts(id) ON DELETE CASCADE,
+  constraint artifact_files_artifact_id_path_key UNIQUE (artifact_id, path),
+  constraint artifact_files_pkey PRIMARY KEY (artifact_id, "position")
+);
+
+create table artifacts (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  session_id text not null,
+  seq bigint not null,
+  cause text not null,
+  paths text[] not null,
+  state text not null default 'pending'::text,
+  captured_at timestamp(3) with time zone not null default service_now(),
+  expires_at timestamp(3) with time zone not null,
+  attempts integer not null default 0,
+  error text,
+  kek_id text,
+  data_key bytea,
+  constraint artifacts_cause_check CHECK ((cause = ANY (ARRAY['request'::text, 'teardown'::text]))),
+  constraint artifacts_data_key CHECK (((kek_id IS NULL) = (data_key IS NULL))),
+  constraint artifacts_error CHECK (((error IS NOT NULL) = (state = 'failed'::text))),
+  constraint artifacts_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint artifacts_pkey PRIMARY KEY (id),
+  constraint artifacts_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'failed'::text])))
+);
+CREATE INDEX artifacts_expiry ON public.artifacts USING btree (expires_at);
+CREATE INDEX artifacts_kek ON public.artifacts USING btree (kek_id) WHERE (kek_id IS NOT NULL);
+CREATE INDEX artifacts_of_session ON public.artifacts USING btree (session_id, seq DESC);
+CREATE INDEX artifacts_pending ON public.artifacts USING btree (captured_at) WHERE (state = 'pending'::text);
+
 create table attachments (
   id text not null,
   session_id text not null,
@@ -419,6 +457,7 @@ create table sessions (
   state_key bytea,
   volume_id text,
   volume_gb integer,
+  artifact_paths text[],
   constraint sessions_authority CHECK (((bound_hosts IS NULL) = (ca_certificate IS NULL))),
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),

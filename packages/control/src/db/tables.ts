@@ -23,6 +23,8 @@ export interface Tables {
   template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
   volumes: VolumeTable;
+  artifacts: ArtifactTable;
+  artifact_files: ArtifactFileTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
@@ -155,6 +157,7 @@ interface StartColumns {
   status_detail: string | null;
   volume_id: string | null;
   volume_gb: number | null;
+  artifact_paths: string[] | null;
 }
 
 /** Written by secrets/ alone. The session's data key, and its state key; `env` is set where there is no key-encryption key. */
@@ -290,6 +293,31 @@ export interface VolumeTable {
   created_at: Generated<Date>;
   session_id: string | null;
   last_saved_at: Date | null;
+}
+
+export interface ArtifactTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  session_id: string;
+  seq: GeneratedAlways<number>;
+  cause: "request" | "teardown";
+  paths: string[];
+  state: Generated<string>;
+  captured_at: Generated<Date>;
+  expires_at: Date;
+  attempts: Generated<number>;
+  error: string | null;
+  kek_id: string | null;
+  data_key: Buffer | null;
+}
+
+export interface ArtifactFileTable {
+  artifact_id: string;
+  position: number;
+  path: string;
+  size_bytes: number;
+  pieces: Buffer;
 }
 
 interface AttachmentTable {

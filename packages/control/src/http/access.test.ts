@@ -21,6 +21,7 @@ afterAll(() => control.close());
 function answerReads(guest: GuestRequest): void {
   const web = { name: "web", argv: ["x"], keep_alive: false, state: "running", started_at_ms: 0 };
   if (guest.call === "GET files/read") guest.bytes(Buffer.alloc(0));
+  else if (guest.call === "GET files/match") guest.json({ files: [], truncated: false, duration_us: 1 });
   else if (guest.call.endsWith("/logs")) guest.output().eof();
   else guest.json(guest.call === "GET processes" ? { processes: [web] } : web);
 }
@@ -32,13 +33,14 @@ async function saveStateOf(id: string, key: string): Promise<Record<string, stri
   const made = await control.ask("POST /v1/api-keys", { key, body: { name } });
   const project = await control.ask("POST /v1/projects", { key, body: { name } });
   const volume = await control.ask("POST /v1/volumes", { key });
-  const [kid, pid, vid] = [made.body.id, project.body.id, volume.body.id];
-  return { id, cid: kept.body.checkpoint_id, name, kid, pid, vid };
+  const artifact = await control.ask(`POST /v1/sessions/${id}/artifacts`, { key, body: { paths: ["a"] } });
+  const [kid, pid, vid, aid] = [made.body.id, project.body.id, volume.body.id, artifact.body.id];
+  return { id, cid: kept.body.checkpoint_id, aid, name, kid, pid, vid };
 }
 
 /** A call with the parameters of its path filled in, all the same or each its own. */
 function fill(call: string, values: string | Record<string, string>): string {
-  return call.replace(/:(id|cid|name|kid|pid|vid|hash)\b/g, (_all, name: string) =>
+  return call.replace(/:(id|cid|aid|name|kid|pid|vid|hash)\b/g, (_all, name: string) =>
     typeof values === "string" ? values : (values[name] ?? ""),
   );
 }
@@ -91,6 +93,12 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/:id/fork"],
   ["POST /v1/sessions/:id/checkpoints"],
   ["GET /v1/sessions/:id/checkpoints"],
+  ["POST /v1/sessions/:id/artifacts", { paths: ["a"] }],
+  ["GET /v1/sessions/:id/artifacts"],
+  ["GET /v1/sessions/:id/artifacts/:aid"],
+  ["GET /v1/artifacts/:aid"],
+  ["POST /v1/artifacts/:aid/extend", { ttl_days: 1 }],
+  ["DELETE /v1/artifacts/:aid"],
   ["POST /v1/sessions/:id/restore", { checkpoint_id: "a" }],
   ["POST /v1/sessions/:id/templates", { name: "mine" }],
   ["GET /v1/checkpoints"],
@@ -140,7 +148,11 @@ test("the suite knows every endpoint of the server", async () => {
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
   );
-  expect(served.filter((call) => !known.has(call))).toEqual(["GET /v1/healthz"]);
+  expect(served.filter((call) => !known.has(call)).toSorted()).toEqual([
+    // Its signed link is the credential: artifacts/artifacts.test.ts.
+    "GET /v1/artifacts/{aid}/files/{position}",
+    "GET /v1/healthz",
+  ]);
 });
 
 describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS, ...OPERATORS])("%s", (call, body) => {

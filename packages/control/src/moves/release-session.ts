@@ -1,4 +1,5 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { findCaptured } from "../artifact-records/store.ts";
 import { oneLine } from "../http/render-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "../sessions/state.ts";
@@ -13,7 +14,8 @@ const NEVER = new AbortController().signal;
 /**
  * Removes from the node what an ended or failed session has: its machine, its snapshot, and all that an interrupted
  * operation may have made. A failure is only logged: the row stays unreleased, and the sweep tries again. With
- * `isNodeAwaited`, the deletion of machines is retried for up to 5 s while the node is away.
+ * `isNodeAwaited`, the deletion of machines is retried for up to 5 s while the node is away. A machine from which files are
+ * being captured stays until that is over, for a minute at most.
  */
 export async function releaseSession(
   { db, nodes, log }: Pick<MoveDeps, "db" | "nodes" | "log">,
@@ -23,6 +25,8 @@ export async function releaseSession(
   const deleteMachine = (id: string) => nodes.deleteMachine(id);
   const deleteOrRetry = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
+    // The sweep, or the end of the capture, removes it then.
+    if ((await findCaptured(db, [session.id])).size > 0) return;
     await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteOrRetry : deleteMachine));
     crashPoint("release.machines");
     await giveBackVolume(db, session);

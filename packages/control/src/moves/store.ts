@@ -1,5 +1,6 @@
 /** SQL of moves: one statement writes the session's row, its event and its audit entry. */
 import { sql, type UpdateObject } from "kysely";
+import { insertCaptureOfMoved } from "../artifact-records/columns.ts";
 import { insertEntryOfMoved } from "../audit/columns.ts";
 import type { newRow } from "../audit/entry.ts";
 import { shredConnectionsOfMoved } from "../connections/columns.ts";
@@ -47,6 +48,9 @@ export async function writeMove(
     .with("audited", (within) => insertEntryOfMoved(within, emitted.entry));
   if (move.endReason)
     statement = statement.with("shredded", deleteSealedOfMoved).with("unbound", shredConnectionsOfMoved);
+  // A paused session has no machine to capture from.
+  if (move.endReason && move.from.state === "live")
+    statement = statement.with("captured", insertCaptureOfMoved);
   return await statement.selectFrom("moved").selectAll().executeTakeFirst();
 }
 

@@ -40,12 +40,12 @@ export async function listShownValues(db: Queries, sessionIds: readonly string[]
   return rows as ShownValue[];
 }
 
-/** Tables with wrapped data keys. */
-export const KEY_TABLES = ["sessions", "checkpoints", "templates"] as const;
-export type KeyTable = (typeof KEY_TABLES)[number];
 /** Tables with variables, which a service without a key-encryption key keeps unsealed. */
-export const VARIABLE_TABLES = ["sessions", "checkpoints"] as const satisfies KeyTable[];
+export const VARIABLE_TABLES = ["sessions", "checkpoints"] as const;
 export type VariableTable = (typeof VARIABLE_TABLES)[number];
+/** Tables with wrapped data keys. */
+export const KEY_TABLES = [...VARIABLE_TABLES, "templates", "artifacts"] as const;
+export type KeyTable = (typeof KEY_TABLES)[number];
 
 /** How many data keys each key-encryption key wraps, by its id. */
 export async function countDataKeys(db: Queries): Promise<Map<string, number>> {

@@ -2,6 +2,8 @@
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { JobKindName } from "../jobs/kinds.ts";
+import type { JobQueue } from "../jobs/queue.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import type { CeilingDeps } from "../sessions/slots.ts";
@@ -12,6 +14,7 @@ export interface ServiceDeps extends CeilingDeps {
   node: NodeState;
   nodes: NodeClient;
   meter: Meter;
+  jobs: JobQueue<JobKindName>;
   version: string;
   keyring: Keyring;
   /** Most children that one fork may create. */

@@ -4,6 +4,7 @@ import type { NodeInfo } from "@vivarium/contract/node";
 import { GIB } from "@vivarium/kit/sizes";
 import { Counter, Gauge, type Registry } from "prom-client";
 import type { NodeState } from "../fleet/node-state.ts";
+import { JOB_KINDS, JOB_STATES } from "../jobs/kinds.ts";
 import { countByState } from "../sessions/store.ts";
 import { countVolumes } from "../volumes/store.ts";
 import type { ServiceDeps } from "./deps.ts";
@@ -13,7 +14,7 @@ const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 type WarmMachines = NonNullable<NodeInfo["warm"]>[number];
 
-export function addGauges({ db, node, nodes, meter }: ServiceDeps): void {
+export function addGauges({ db, node, nodes, meter, jobs }: ServiceDeps): void {
   const registers = [meter.registry];
   new Gauge({
     name: "vivarium_sessions",
@@ -53,6 +54,19 @@ export function addGauges({ db, node, nodes, meter }: ServiceDeps): void {
           { of: "used" },
           volumes.reduce((sum, { bytes }) => sum + bytes, 0),
         );
+    },
+  });
+  new Gauge({
+    name: "vivarium_jobs",
+    help: "Background jobs; state: created and retry wait, active runs, failed has no attempts left",
+    labelNames: ["kind", "state"],
+    registers,
+    async collect() {
+      const counts = await jobs.counts().catch(() => undefined);
+      this.reset();
+      if (!counts) return;
+      for (const kind of Object.keys(JOB_KINDS)) for (const state of JOB_STATES) this.set({ kind, state }, 0);
+      for (const { kind, state, count } of counts) this.set({ kind, state }, count);
     },
   });
   new Gauge({

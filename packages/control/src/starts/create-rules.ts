@@ -3,7 +3,6 @@ import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { OwnHosts } from "../egress/entry.ts";
 import { normalPolicy, type StoredPolicy } from "../egress/entry.ts";
-import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 
 export type CheckedCreate = Omit<ParsedSessionCreate, "egress"> & { egress?: StoredPolicy };
@@ -13,9 +12,7 @@ export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSe
   checkCombinations(body);
   checkVariables(body);
   const { egress, ...rest } = body;
-  const checked = { ...rest, ...(egress && { egress: normalPolicy(egress, ownHosts, "egress.allow") }) };
-  refuseUnsupportedFields(body);
-  return checked;
+  return { ...rest, ...(egress && { egress: normalPolicy(egress, ownHosts, "egress.allow") }) };
 }
 
 function checkCombinations(body: ParsedSessionCreate): void {
@@ -42,14 +39,4 @@ function checkVariables({ env, secrets }: ParsedSessionCreate): void {
   if (variablesBytes(env) + variablesBytes(secrets) > LIMITS.envTotalBytes) {
     throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with secrets`);
   }
-}
-
-/** Unsupported fields are refused: if they were ignored, the caller would rely on them. */
-function refuseUnsupportedFields(body: ParsedSessionCreate): void {
-  const isSet: Record<string, boolean> = {
-    artifacts: body.artifacts !== undefined,
-  };
-  const field = Object.keys(isSet).find((name) => isSet[name]);
-  if (field === undefined) return;
-  throw new ApiError("validation", `${field}: is not supported by this version yet; leave the field out`);
 }

@@ -158,8 +158,9 @@ describe("fields", () => {
       /^egress_cap_bytes: must be a whole number from 0 to 9007199254740991, got/,
     ],
     ["artifacts", { paths: "x" }, /^artifacts\.paths: must be an array/],
-    ["artifacts", { paths: [], to: 1 }, /^artifacts\.to: unknown field/],
-    ["artifacts", { paths: ["x"] }, /^artifacts: is not supported by this version yet/],
+    ["artifacts", { paths: ["x"], to: 1 }, /^artifacts\.to: unknown field/],
+    ["artifacts", { paths: [] }, /^artifacts\.paths: must hold at least one/],
+    ["artifacts", { paths: ["../x"] }, /^artifacts\.paths\[0\]: path must be under \/workspace/],
     ["connections", Array(17).fill({}), /^connections: must hold at most 16/],
     ["connections", [{}], /^connections\[0\]\.name: must be a string/],
   ])("%s = %j is refused by name", async (field, value, message) => {

@@ -106,5 +106,6 @@ function chosenOf(body: ChosenSettings) {
     command_capture: body.command_capture ?? "executable",
     wake_on_http: body.wake_on_http ?? true,
     egress_cap_bytes: body.egress_cap_bytes ?? null,
+    artifact_paths: body.artifacts?.paths ?? null,
   };
 }

@@ -1,3 +1,4 @@
+import type { ArtifactDeps } from "../artifacts/deps.ts";
 import type { CommandLog } from "../audit/command-log.ts";
 import type { StoreWatch } from "../db/store-watch.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -7,7 +8,7 @@ import type { OrphanSnapshots } from "./orphan-snapshots.ts";
 import type { Reconciler } from "./reconcile.ts";
 
 /** Dependencies of the periodic work. */
-export interface UpkeepDeps extends StartDeps {
+export interface UpkeepDeps extends StartDeps, Pick<ArtifactDeps, "objects" | "jobs"> {
   attachments: Attachments;
   commandLog: CommandLog;
   keptHeadsFile: string;

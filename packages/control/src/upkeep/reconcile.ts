@@ -5,6 +5,7 @@
 
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { findCaptured } from "../artifact-records/store.ts";
 import { findNewestCheckpoint } from "../checkpoints/store.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -85,12 +86,13 @@ async function removeUnwanted(
   const ids = machines.map(({ machine_id: id }) => id);
   const sessions = await findSessionsById(deps.db, ids.map(sessionIdOf));
   const byId = new Map(sessions.map((session) => [session.id, session]));
+  const captured = await findCaptured(deps.db, ids.map(sessionIdOf));
   const unknown = new Set(ids.filter((id) => !byId.has(sessionIdOf(id))));
   // Machines without a row are not removed at once, because the database may be the wrong one.
   for (const id of seenFor(unknownSince, unknown, UNKNOWN_GRACE_MS)) await remove(deps, id);
   for (const machine of machines) {
     const session = byId.get(sessionIdOf(machine.machine_id));
-    if (!session || isWanted(machine, session)) continue;
+    if (!session || isWanted(machine, session) || isCaptured(machine, session, captured)) continue;
     if (isSuperseded(machine, session)) await remove(deps, machine.machine_id);
     // Race: an operation may start a machine with this id at any moment, so only an operation may remove it.
     else if (session.op === null) await settleSession(deps, session);
@@ -107,6 +109,11 @@ async function remove({ nodes, log }: MoveDeps, id: string): Promise<void> {
 function isWanted(machine: MachineStatus, session: SessionRow): boolean {
   if (isActive(session.state) && machine.machine_id === machineIdOf(session)) return true;
   return session.op !== null && !hasEnded(session.state) && !isSuperseded(machine, session);
+}
+
+/** Whether files of an ended session are being captured from the machine. */
+function isCaptured(machine: MachineStatus, session: SessionRow, captured: ReadonlySet<string>): boolean {
+  return captured.has(session.id) && machine.machine_id === machineIdOf(session);
 }
 
 /** Whether no machine of this id will ever be started again. */

@@ -1,5 +1,7 @@
 /** The parts of the periodic work. Each may run in several processes at once, and may be interrupted anywhere. */
 
+import { removeOrphanObjects } from "../artifacts/remove-objects.ts";
+import { addCaptures, expireArtifacts, failOverdue } from "../artifacts/sweep.ts";
 import { deleteOldEntries } from "../audit/retention.ts";
 import { emitExpired } from "../connections/emit-expired.ts";
 import { keepLease } from "../connections/keep-lease.ts";
@@ -69,6 +71,9 @@ export const TICK_PARTS: Parts = {
   "lease Connections": keepLease,
   "report expired Connections": emitExpired,
   "push routes": (deps) => deps.previewPush.check(),
+  "add captures": addCaptures,
+  "fail overdue captures": failOverdue,
+  "expire artifacts": expireArtifacts,
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
@@ -82,6 +87,7 @@ export const TICK_PARTS: Parts = {
 };
 
 export const HOURLY_PARTS: Parts = {
+  "remove orphan objects": (deps) => removeOrphanObjects(deps),
   "forget old audit entries": (deps) => deleteOldEntries(deps),
   "forget past clients": (deps) => deleteOldAttachments(deps.db),
   "forget old egress lines": (deps) => deleteOldLines(deps.db),

@@ -59,6 +59,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   "GET /v1/files/read": { kind: "content" },
   "GET /v1/files/list": list(LISTS.entries),
   "GET /v1/files/find": list(LISTS.paths),
+  "GET /v1/files/match": list(LISTS.files),
   "GET /v1/files/grep": list(LISTS.matches),
   "PUT /v1/files/write": { kind: "upload" },
   // The limit suits the largest tree, while others are searched or deleted at the same time.
