@@ -20,7 +20,6 @@ use serde_json::json;
 
 use crate::body::{self, Body};
 use crate::chores::Chores;
-use crate::machine::Machine;
 use crate::refusal::{Refusal, plain};
 use crate::{log, sys};
 
@@ -105,19 +104,19 @@ impl Volume {
     }
 }
 
-pub async fn attach_volume(machine: &Machine) -> Result<Response<Body>, Refusal> {
-    let failure = machine.volume.attach().await?;
+pub async fn attach_volume(volume: &Volume) -> Result<Response<Body>, Refusal> {
+    let failure = volume.attach().await?;
     if let Some(failure) = &failure {
         log::line(&format!("the volume cannot be mounted: {failure}"));
         let failure = failure.clone();
-        let noted = machine.volume.work.within(DETACHED_WITHIN, move || put_notice(&failure)).await;
+        let noted = volume.work.within(DETACHED_WITHIN, move || put_notice(&failure)).await;
         log::warn("say that the volume is not mounted", noted.unwrap_or(Ok(())));
     }
     body::json(&json!({ "mounted": failure.is_none(), "failure": failure }))
 }
 
-pub async fn detach_volume(machine: &Machine) -> Result<Response<Body>, Refusal> {
-    machine.volume.detach().await?;
+pub async fn detach_volume(volume: &Volume) -> Result<Response<Body>, Refusal> {
+    volume.detach().await?;
     body::json(&json!({}))
 }
 
