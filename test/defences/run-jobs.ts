@@ -35,6 +35,7 @@ const vitest = await createVitest("test", {
       // A test that hangs notices nothing. The limit is long enough for every test that would notice.
       testTimeout: 60_000,
       hookTimeout: 60_000,
+      expect: { poll: { timeout: 10_000 } },
     },
   })),
 });

@@ -72,9 +72,6 @@ impl Authority {
         let installed = self.installed.borrow();
         let bundle = installed.bundle.into_iter().flat_map(|path| NAME_BUNDLE.map(|name| (name, path)));
         let file = installed.file.into_iter().flat_map(|path| NAME_FILE.map(|name| (name, path)));
-        bundle
-            .chain(file)
-            .map(|(name, path)| (name.into(), format!("/{path}")))
-            .collect()
+        bundle.chain(file).map(|(name, path)| (name.into(), format!("/{path}"))).collect()
     }
 }

@@ -67,8 +67,9 @@ fn install(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
     if has_file || bundle.is_some() {
         return Ok(Installed { bundle, file: has_file.then_some(FILE) });
     }
-    install_in_memory(root, certificate)
-        .map_err(|error| io::Error::new(error.kind(), format!("no file of certificates can be written: {error}")))
+    install_in_memory(root, certificate).map_err(|error| {
+        io::Error::new(error.kind(), format!("no file of certificates can be written: {error}"))
+    })
 }
 
 fn install_in_memory(root: &Path, certificate: &Certificate) -> io::Result<Installed> {
@@ -84,7 +85,8 @@ fn install_in_memory(root: &Path, certificate: &Certificate) -> io::Result<Insta
 /// which suffice to remove it.
 pub fn find(root: &Path) -> Option<Certificate> {
     let root = root.canonicalize().ok()?;
-    let is_marked = |path| matches!(read_if_ours(&root, path), Ok(Some((_, text))) if bundle::is_marked(&text));
+    let is_marked =
+        |path| matches!(read_if_ours(&root, path), Ok(Some((_, text))) if bundle::is_marked(&text));
     let unknown = || Certificate { pem: String::new(), der: Vec::new(), subject_hash: String::new() };
     Certificate::of_file(&regular_file::text(root.join(FILE)))
         .or_else(|| BUNDLES.into_iter().any(is_marked).then(unknown))

@@ -13,7 +13,7 @@ import { wantedRange } from "./range.ts";
 const LinkParams = z.object({ aid: z.string(), position: z.coerce.number().int().min(0).max(1_000_000) });
 const LinkQuery = z.object({
   until: z.coerce.number().int().min(0).max(1e12),
-  signature: z.string().max(100),
+  signature: z.string().regex(/^[\w-]{0,100}$/, "must be as it is in the link"),
 });
 const bytes = z.string().meta({ format: "binary", description: "The bytes of the file" });
 const answer = (description: string) => ({
