@@ -27,7 +27,7 @@ async function start(volume_id: string): Promise<string> {
 }
 const run = async (id: string, script: string) => {
   const { stdout, stderr, exit_code } = await client.sessions.exec(id, { command: sh(script) });
-  expect({ script, stderr, exit_code }).toMatchObject({ script, exit_code: 0 });
+  expect(exit_code, `${script}: ${stdout}${stderr}`).toBe(0);
   return stdout.trim();
 };
 const isFree = (id: string) =>

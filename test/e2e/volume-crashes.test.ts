@@ -46,7 +46,7 @@ const marker = (point: string) => join(folderOf(point), `crashed-at-${point}`);
 const again = <T>(work: () => Promise<T>) => eventually(work, BACK_MS);
 const run = async (id: string, script: string) => {
   const { stdout, stderr, exit_code } = await client.sessions.exec(id, { command: ["sh", "-c", script] });
-  expect({ script, stderr, exit_code }).toMatchObject({ exit_code: 0 });
+  expect(exit_code, `${script}: ${stdout}${stderr}`).toBe(0);
   return stdout.trim();
 };
 const end = (id: string) =>
