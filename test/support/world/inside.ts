@@ -16,9 +16,16 @@ const log = new WorldLog();
 const zone = new ZoneReader();
 const connections = new Connections(log);
 
+/** Lets the servers read what the kernel has received for them. */
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
 const OPERATIONS: Record<string, (argument: never) => unknown> = {
   zone: (wanted: never) => zone.set(wanted),
-  take: () => log.take(),
+  /** Everything that was sent to the world before the call is in its log. */
+  take: async () => {
+    for (let turns = 0; turns < 3; turns++) await turn();
+    return log.take();
+  },
   open: () => connections.list(),
   hangUp: () => connections.hangUp(),
 };
@@ -34,9 +41,9 @@ await listenTcp(connections, PORTS.source, sendEndlessly);
 
 const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const orders = createInterface({ input: process.stdin });
-orders.on("line", (line) => {
+orders.on("line", async (line) => {
   const { id, op, argument } = JSON.parse(line);
-  say({ id, result: OPERATIONS[op]?.(argument as never) ?? null });
+  say({ id, result: (await OPERATIONS[op]?.(argument as never)) ?? null });
 });
 orders.once("close", () => process.exit(0));
 say({ id: 0, result: "ready" });
