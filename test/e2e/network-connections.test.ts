@@ -259,7 +259,7 @@ async function openMany(): Promise<number[]> {
     "many",
     `for n in $(seq ${MANY.streams}); do (while :; do curl -sSN -o /dev/null https://${API}/stream 2>/dev/null; done) & sleep 0.2; done; wait`,
   );
-  await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 60_000);
+  await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 120_000);
   const opened = (await openStreams()).map(({ id }) => id);
   await new Promise((resolve) => setTimeout(resolve, MANY.openMs));
   expect((await openStreams()).map(({ id }) => id)).toEqual(opened);
