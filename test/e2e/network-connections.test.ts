@@ -11,7 +11,7 @@ import { text as textOf } from "node:stream/consumers";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client } from "@vivarium/sdk";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -38,7 +38,10 @@ const MANY = {
   streams: size({ ci: 10, full: 200 }),
   openMs: size({ ci: 1_000, full: 600_000 }),
   short: size({ ci: 2, full: 8 }),
+  /** How often each of them says something: a slow guest reads few a second. */
+  tickMs: size({ ci: 50, full: 1_000 }),
 };
+const STREAM = `/stream?every=${MANY.tickMs}`;
 /** Time without word from control after which the gateway injects nothing. */
 const LEASE_MS = 20_000;
 
@@ -254,19 +257,13 @@ const openStreams = async () =>
  * with which the long ones have come to the origin, the same from their beginning. What is cut is asked for again at once.
  */
 async function openMany(): Promise<number[]> {
-  // One after the other: a slow guest greets few servers at once.
-  await guest.start(
-    "many",
-    `for n in $(seq ${MANY.streams}); do (while :; do curl -sSN -o /dev/null https://${API}/stream 2>/dev/null; done) & sleep 0.2; done; wait`,
-  );
+  onTestFinished(endMany);
+  await guest.startAsking("many", { host: API, path: STREAM, atOnce: MANY.streams });
   await eventually(async () => expect((await openStreams()).length).toBe(MANY.streams), 120_000);
   const opened = (await openStreams()).map(({ id }) => id);
   await new Promise((resolve) => setTimeout(resolve, MANY.openMs));
   expect((await openStreams()).map(({ id }) => id)).toEqual(opened);
-  await guest.start(
-    "short",
-    `for n in $(seq ${MANY.short}); do (while :; do curl -sS -m 20 -o /dev/null https://${API}/ 2>/dev/null; done) & done; wait`,
-  );
+  await guest.startAsking("short", { host: API, path: "/", atOnce: MANY.short });
   await network.world.forget();
   await eventually(async () => {
     const requests = (await arrived()).map(([request]) => request);
@@ -285,8 +282,13 @@ async function cutBy(change: () => Promise<unknown>, opened: number[]): Promise<
   }, 1_000);
 }
 
+/** Ends what `openMany` has started; does nothing if it has ended. */
 async function endMany(): Promise<void> {
-  for (const name of ["short", "many"]) await client.session(guest.id).processes.kill(name);
+  for (const name of ["short", "many"])
+    await client
+      .session(guest.id)
+      .processes.kill(name)
+      .catch(() => {});
 }
 
 test(
@@ -307,7 +309,7 @@ test(
       requests.push(...(await arrived()));
       const paths = requests.map(([request]) => request);
       expect(paths).toContain(`GET ${API} /`);
-      expect(paths.filter((path) => path === `GET ${API} /stream`).length).toBeGreaterThanOrEqual(
+      expect(paths.filter((path) => path === `GET ${API} ${STREAM}`).length).toBeGreaterThanOrEqual(
         MANY.streams,
       );
     }, 60_000);

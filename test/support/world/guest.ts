@@ -3,10 +3,13 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Client } from "@vivarium/sdk";
 
-const PROBE = readFileSync(fileURLToPath(new URL("./guest-probe.py", import.meta.url)), "utf8");
+const programOf = (name: string) => readFileSync(fileURLToPath(new URL(name, import.meta.url)), "utf8");
+const PROBE = programOf("./guest-probe.py");
+const ANSWERS = programOf("./guest-answers.py");
 /** Path in guests of the certificate authority of the world. */
 export const CA_FILE = "/workspace/world-ca.pem";
 const PROBE_FILE = "/workspace/probe.py";
+const ANSWERS_FILE = "/workspace/answers.py";
 
 export type Probe =
   | {
@@ -70,6 +73,7 @@ export class Guest {
     const { files } = this.#client.session(this.id);
     await files.write(CA_FILE, ca);
     await files.write(PROBE_FILE, PROBE);
+    await files.write(ANSWERS_FILE, ANSWERS);
   }
 
   /** Runs probes at the same time, as root, since some need raw sockets. */
@@ -106,5 +110,9 @@ export class Guest {
   /** Starts a named process, which runs beside the test and survives pauses. */
   async start(name: string, script: string): Promise<void> {
     await this.#client.session(this.id).processes.start({ name, command: ["sh", "-c", script] });
+  }
+  /** Starts a named process that has many answers of a bound origin open, and asks again at once for each that ends. */
+  async startAsking(name: string, ask: { host: string; path: string; atOnce: number }): Promise<void> {
+    await this.start(name, `exec python3 ${ANSWERS_FILE} ${ask.host} '${ask.path}' ${ask.atOnce}`);
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Answers of the world's web servers, under every name:
  *
- *   /            a greeting           /bytes/N   N bytes           /stream    ticks without end
+ *   /            a greeting           /bytes/N   N bytes           /stream?every=MS   ticks without end
  *   /upload      counts the body      /echo      the request       /redirect?to=URL
  *
  * Everything else: a file of the folder for the requested name. WebSockets get their messages back.
@@ -33,7 +33,7 @@ export function answer(site: Site, request: IncomingMessage, response: ServerRes
   const [, what = "", argument = ""] = pathname.split("/");
   if (what === "") return void response.end(`hello from ${nameOf(request)}\n`);
   if (what === "bytes") return void sendBytes(response, Number(argument));
-  if (what === "stream") return void sendTicks(response);
+  if (what === "stream") return void sendTicks(response, Number(searchParams.get("every") ?? TICK_MS));
   if (what === "upload") return void countBody(request, response);
   if (what === "echo") return void sendJson(response, toJson(request));
   if (what === "redirect")
@@ -82,9 +82,9 @@ function sendBytes(response: ServerResponse, wanted: number): void {
   fill();
 }
 
-function sendTicks(response: ServerResponse): void {
+function sendTicks(response: ServerResponse, everyMs: number): void {
   response.writeHead(200, { "content-type": "text/plain" });
-  const timer = setInterval(() => response.write("tick\n"), TICK_MS);
+  const timer = setInterval(() => response.write("tick\n"), everyMs);
   response.once("close", () => clearInterval(timer));
 }
 
