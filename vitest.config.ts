@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { defineConfig } from "vitest/config";
-import { QUICK } from "./test/quick.ts";
+import { EXHAUSTIVE, QUICK } from "./test/quick.ts";
 
 // For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
 process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
@@ -13,9 +13,17 @@ const NETWORK = "test/e2e/network-*.test.ts";
 const MINUTE_MS = 60_000;
 /** How long what hangs is waited for, per minute. */
 const PATIENCE_MS = MINUTE_MS * SLOWNESS;
-/** Tests without machines wait more than they compute. */
-const AT_ONCE = availableParallelism() + 1;
+/** Tests without machines wait more than they compute. In the rest, those on machines need the processors. */
+const AT_ONCE = process.env.VIV_TEST_PART === "rest" ? 1 : availableParallelism() + 2;
 const { VIV_TEST_PART: part, VIV_TEST_SERVICES: services = "1" } = process.env;
+const UNIT = [
+  "packages/*/src/**/*.test.ts",
+  "test/*.test.ts",
+  "test/defences/*.test.ts",
+  "test/hosts/*.test.ts",
+  "test/contract/fake*.test.ts",
+  "test/fuzz/**/*.test.ts",
+];
 const isNetwork = (file: string) => file.startsWith("test/e2e/network-");
 
 /** The files of a project on machines that are part of the run: all, those of `npm test`, or those that it leaves out. */
@@ -45,14 +53,8 @@ export default defineConfig({
       {
         test: {
           name: "unit",
-          include: [
-            "packages/*/src/**/*.test.ts",
-            "test/*.test.ts",
-            "test/defences/*.test.ts",
-            "test/hosts/*.test.ts",
-            "test/contract/fake*.test.ts",
-            "test/fuzz/**/*.test.ts",
-          ],
+          include: part === "rest" ? EXHAUSTIVE : UNIT,
+          exclude: part === "quick" ? EXHAUSTIVE : [],
           globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
           maxWorkers: AT_ONCE,
           maxConcurrency: AT_ONCE,

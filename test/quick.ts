@@ -13,3 +13,10 @@ export const QUICK = [
   "test/e2e/network-egress.test.ts",
   "test/e2e/network-previews.test.ts",
 ];
+
+/** Tests without machines that are no part of it: those of every crash point, of every defence, and of whole services. */
+export const EXHAUSTIVE = [
+  "packages/control/src/**/{crash-points*,histories}.test.ts",
+  "test/defences/*.test.ts",
+  "test/{backup,update}.test.ts",
+];

@@ -47,6 +47,9 @@ test("no file of the service and no process's arguments or environment contains 
   const found = await filesWith([CANARY, PLAIN, id]);
   expect(found.filter(({ text }) => text !== id)).toEqual([]);
   expect(processesWith(CANARY)).toEqual([]);
+  const described = await (await fetch(`${service.url}/v1/openapi.json`)).text();
+  for (const value of [CANARY, PLAIN]) expect(described).not.toContain(value);
+  expect(described).toContain("secret_names");
   // The search finds what is there: the session's id in the database.
   expect(found.some(({ file }) => file.includes("/postgres/"))).toBe(true);
   expect(processesWith(service.dataDir)).not.toEqual([]);
