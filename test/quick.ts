@@ -14,9 +14,10 @@ export const QUICK = [
   "test/e2e/network-previews.test.ts",
 ];
 
-/** Tests without machines that are no part of it: those of every crash point, of every defence, and of whole services. */
+/** Tests without machines that are no part of it: of every crash point, of every defence, of random loads and of whole services. */
 export const EXHAUSTIVE = [
-  "packages/control/src/**/{crash-points*,histories}.test.ts",
+  "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
+  "packages/gateway/src/egress/survival.test.ts",
   "test/defences/*.test.ts",
   "test/{backup,update}.test.ts",
 ];
