@@ -66,7 +66,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   node: ["contract", "kit"],
   gateway: ["contract", "http1", "kit"],
   sdk: ["contract"],
-  cli: ["sdk", "contract", "kit"],
+  cli: ["sdk", "contract", "kit", "objects"],
   dashboard: ["sdk"],
 };
 

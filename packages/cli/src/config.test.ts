@@ -29,6 +29,13 @@ test("children get our settings, but neither the key nor unrelated variables", (
   expect(readConfig(env).childEnv).toEqual({ VIV_ACCEL: "tcg", PATH: "/bin" });
 });
 
+test("the credential of a bucket is a setting of the service if there is a bucket", () => {
+  const keys = { AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "s", AWS_SESSION_TOKEN: "t" };
+  expect(readConfig({ ...keys, AWS_PROFILE: "p" }).childEnv).toEqual({});
+  const withBucket = { ...keys, VIV_OBJECTS: "s3://bucket" };
+  expect(readConfig({ ...withBucket, AWS_PROFILE: "p" }).childEnv).toEqual(withBucket);
+});
+
 test("colours can be declined, and a dumb terminal has neither colours nor a screen", () => {
   expect(readConfig({ TERM: "xterm" })).toMatchObject({ wantsColour: true, canDraw: true });
   expect(readConfig({ TERM: "xterm", NO_COLOR: "1" })).toMatchObject({ wantsColour: false, canDraw: true });

@@ -9,6 +9,8 @@ export const DEFAULT_LISTEN = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR = "/var/lib/vivarium";
 /** Credentials of `viv` itself, which the processes of the service do not get. */
 const CREDENTIALS = ["VIV_API_KEY", "VIV_OPERATOR_KEY"];
+/** The credential of the bucket in which the service keeps files, which control alone gets. */
+const OF_BUCKET = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 /** Environment variables passed to the processes of the service, besides VIV_* (without `CREDENTIALS`). */
 const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS"];
 
@@ -49,7 +51,7 @@ export interface CliConfig {
 
 export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
   const passedOn = Object.entries(env).filter(
-    ([name]) => PASSED_ON.includes(name) || (name.startsWith("VIV_") && !CREDENTIALS.includes(name)),
+    ([name]) => PASSED_ON.includes(name) || (isSetting(name, env) && !CREDENTIALS.includes(name)),
   );
   return {
     url: normalizeUrl(env.VIV_URL || `http://${DEFAULT_LISTEN}`, "VIV_URL"),
@@ -76,6 +78,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     variable: (name) => env[name],
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };
+}
+
+/** Whether a variable is a setting of the service. Without a bucket, the credential for one belongs to another program. */
+export function isSetting(name: string, env: NodeJS.ProcessEnv): boolean {
+  return name.startsWith("VIV_") || (OF_BUCKET.includes(name) && Boolean(env.VIV_OBJECTS));
 }
 
 function browserOf(env: NodeJS.ProcessEnv): CliConfig["browser"] {

@@ -180,7 +180,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     databaseUrl: url,
     nodeSocket,
     controlDir,
-    objects: { dir } = { dir: path.join(controlDir, "objects") },
+    objects: objectSettings = { dir: path.join(controlDir, "objects") },
     kekSource,
     tickMs = TICK_MS,
     isAlone,
@@ -191,7 +191,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const nodes = new NodeClient(nodeSocket);
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
-  const objects = await openObjects({ dir });
+  const objects = await openObjects(objectSettings);
   const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, url, objects, db, nodes, storeWatch, log });
   await untilStored(() => parts.jobs.open());
   addGauges(parts);

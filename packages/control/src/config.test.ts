@@ -60,3 +60,17 @@ test("the operator sets how many children a fork may have, up to a fixed limit",
       "environment variable VIV_FORK_CHILDREN: must be a whole number from 1 to 16",
     );
 });
+
+test("objects are kept in a directory, or in the bucket that is named", () => {
+  expect(read({ VIV_DATA_DIR: "/data" }).objects).toEqual({ dir: "/data/objects" });
+  expect(read({ VIV_OBJECTS_DIR: "/elsewhere" }).objects).toEqual({ dir: "/elsewhere" });
+  const bucket = { VIV_OBJECTS: "s3://bucket/a", AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "secret" };
+  expect(read(bucket).objects).toMatchObject({ s3: { bucket: "bucket", prefix: "a/" } });
+  expect(() => read({ ...bucket, VIV_OBJECTS_DIR: "/elsewhere" })).toThrow(
+    "environment variables VIV_OBJECTS and VIV_OBJECTS_DIR: set one of them",
+  );
+  expect(() => read({ VIV_OBJECTS: "bucket" })).toThrow("environment variable VIV_OBJECTS: must be a bucket");
+  expect(() => read({ VIV_OBJECTS: "s3://bucket" })).toThrow(
+    "environment variable VIV_OBJECTS: a bucket needs",
+  );
+});

@@ -4,7 +4,10 @@ import { LIMITS } from "@vivarium/contract/api";
 import { OPENING_RULES } from "@vivarium/contract/gateway";
 import { readOpenings } from "@vivarium/kit/ipv4-openings";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
+import { messageOf } from "@vivarium/kit/unknown-error";
+import { readS3Settings } from "@vivarium/objects/s3-settings";
 import { z } from "zod";
+import type { ObjectSettings } from "./open-objects.ts";
 import type { KekSource } from "./secrets/kek-source.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 import type { VolumeSizes } from "./volumes/quota.ts";
@@ -99,7 +102,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     /** Where the key-encryption keys are; undefined: there are none, and secrets are refused. */
     kekSource: kekSourceOf(env),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
-    objects: { dir: env.VIV_OBJECTS_DIR ?? path.join(env.VIV_DATA_DIR, "objects") },
+    objects: objectSettings(env, environment),
     /** Address under which clients reach this service. */
     publicUrl: (env.VIV_PUBLIC_URL ?? `http://${env.VIV_LISTEN}`).replace(/\/+$/, ""),
     databaseUrl: env.DATABASE_URL,
@@ -149,6 +152,23 @@ function volumeSizes(env: z.output<typeof Environment>): VolumeSizes {
       `environment variable VIV_VOLUME_GB: must be at most VIV_VOLUME_MAX_GB, which is ${maxGb}`,
     );
   return { usualGb, maxGb, orgGb };
+}
+
+/** Files are kept in a bucket if one is named, else in a directory. */
+function objectSettings(env: z.output<typeof Environment>, environment: NodeJS.ProcessEnv): ObjectSettings {
+  const s3 = orRefusal(() => readS3Settings(environment));
+  if (s3 === undefined) return { dir: env.VIV_OBJECTS_DIR ?? path.join(env.VIV_DATA_DIR, "objects") };
+  if (env.VIV_OBJECTS_DIR !== undefined)
+    throw new Error("environment variables VIV_OBJECTS and VIV_OBJECTS_DIR: set one of them");
+  return { s3 };
+}
+
+function orRefusal<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new Error(`environment variable ${messageOf(cause)}`, { cause });
+  }
 }
 
 /** A service on one machine makes a file of its own if it is given no key. */

@@ -16,7 +16,8 @@ async function main(): Promise<void> {
   const log = createLog("control", config.logLevel);
   saveCompiledCode();
   await forbidCoreFiles();
-  await enterControlDir(config.controlDir, config.user, config.objects.dir);
+  const objectsDir = "dir" in config.objects ? config.objects.dir : undefined;
+  await enterControlDir(config.controlDir, config.user, objectsDir);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);
   // Under a supervisor, stdout is a log file, and the supervisor shows the key instead.

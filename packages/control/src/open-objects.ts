@@ -1,12 +1,14 @@
 /** Opens the object store that the settings name. */
 import { DirectoryStore } from "@vivarium/objects/directory-store";
+import type { S3Settings } from "@vivarium/objects/s3-settings";
 import type { ObjectStore } from "@vivarium/objects/store";
 
-export interface ObjectSettings {
-  /** Directory of a store on this host. */
-  dir: string;
-}
+/** A directory of this host, or a bucket. */
+export type ObjectSettings = { dir: string } | { s3: S3Settings };
 
-export async function openObjects({ dir }: ObjectSettings): Promise<ObjectStore> {
-  return await DirectoryStore.open(dir);
+export async function openObjects(settings: ObjectSettings): Promise<ObjectStore> {
+  if ("dir" in settings) return await DirectoryStore.open(settings.dir);
+  // The client of S3 takes memory, and time at the start, of a service that uses it alone.
+  const { S3Store } = await import("@vivarium/objects/s3-store");
+  return new S3Store(settings.s3);
 }

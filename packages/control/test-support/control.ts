@@ -10,6 +10,7 @@ import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
 import { loadPepper } from "../src/access/pepper.ts";
 import { type App, createApp } from "../src/app.ts";
 import type { EgressCaps } from "../src/egress/org-cap.ts";
+import type { ObjectSettings } from "../src/open-objects.ts";
 import type { KekSource } from "../src/secrets/kek-source.ts";
 import type { VolumeSizes } from "../src/volumes/quota.ts";
 import { createDatabase, silentLog } from "./database.ts";
@@ -168,6 +169,7 @@ export async function startControl({
   egressCaps?: EgressCaps;
   volumeSizes?: VolumeSizes;
   kekSource?: KekSource | undefined;
+  objects?: ObjectSettings;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new FakeNode({ isScripted: true });

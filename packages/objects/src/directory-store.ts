@@ -25,6 +25,7 @@ import {
   requireKey,
   type Stored,
   type Upload,
+  UploadGone,
 } from "./store.ts";
 
 const FILE_MODE = 0o600;
@@ -143,6 +144,7 @@ export class DirectoryStore implements ObjectStore {
   async completeUpload(upload: Upload): Promise<void> {
     const folder = this.#folderOf(upload);
     const parts = await this.listParts(upload);
+    if (parts.length === 0) throw new UploadGone(upload.key);
     await this.put(upload.key, contentOf(parts.map(({ number }) => path.join(folder, String(number)))));
     await this.abortUpload(upload);
   }

@@ -70,7 +70,10 @@ export interface ObjectStore {
   putPart(upload: Upload, number: number, bytes: Uint8Array): Promise<void>;
   /** In the order of their numbers; empty for an upload that is not known any more. */
   listParts(upload: Upload): Promise<Part[]>;
-  /** Makes the object of all parts, in the order of their numbers. */
+  /**
+   * Makes the object of all parts, in the order of their numbers. Of an upload that is not known any more it makes nothing:
+   * it succeeds if it can see that an earlier call has completed it, and fails with `UploadGone` otherwise.
+   */
   completeUpload(upload: Upload): Promise<void>;
   abortUpload(upload: Upload): Promise<void>;
   close(): Promise<void>;
@@ -78,6 +81,13 @@ export interface ObjectStore {
 
 /** The bytes are not those that were announced. Nothing was stored. */
 export class ObjectMismatch extends Error {}
+
+/** The upload was completed or given up before, or has no part. */
+export class UploadGone extends Error {
+  constructor(key: string) {
+    super(`the upload of ${key} is not known any more, or has no part`);
+  }
+}
 
 /** Throws for a name that a store does not take. */
 export function requireKey(key: string): void {

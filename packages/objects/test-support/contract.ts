@@ -1,7 +1,7 @@
 /** The contract of every store, as tests that run with each implementation. */
 import { createHash, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { ObjectMismatch, type ObjectStore, readWhole } from "../src/store.ts";
+import { ObjectMismatch, type ObjectStore, readWhole, UploadGone } from "../src/store.ts";
 
 const MIB = 1024 * 1024;
 const sumOf = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
@@ -143,6 +143,10 @@ export function testStore(store: () => ObjectStore): void {
     await store().completeUpload(again);
     expect((await contentOf(key))?.equals(Buffer.concat([first, second, last]))).toBe(true);
     expect(await store().listParts(upload)).toEqual([]);
+    await store()
+      .completeUpload(upload)
+      .catch((error: unknown) => expect(error).toBeInstanceOf(UploadGone));
+    expect((await contentOf(key))?.equals(Buffer.concat([first, second, last]))).toBe(true);
   });
 
   test("an upload that is given up leaves nothing", async () => {
@@ -152,6 +156,7 @@ export function testStore(store: () => ObjectStore): void {
     await store().abortUpload(upload);
     await store().abortUpload(upload);
     expect(await store().listParts(upload)).toEqual([]);
+    await expect(store().completeUpload(upload)).rejects.toThrow(UploadGone);
     expect(await store().head(key)).toBeUndefined();
   });
 }

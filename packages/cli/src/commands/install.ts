@@ -7,7 +7,7 @@ import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { parseListen } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
-import type { CliConfig } from "../config.ts";
+import { type CliConfig, isSetting } from "../config.ts";
 import { bootstrapKeyPath } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { isSameDir } from "../install/directories.ts";
@@ -211,7 +211,7 @@ async function settingsText(
   const present = texts.find((text) => text !== undefined);
   if (present !== undefined) return withSettings(present, asked);
   const ofCaller = Object.entries(given.childEnv).filter(
-    ([variable]) => variable.startsWith("VIV_") && !NOT_SETTINGS.includes(variable),
+    ([variable]) => isSetting(variable, given.childEnv) && !NOT_SETTINGS.includes(variable),
   );
   const { databaseUrl: url } = given;
   const chosen = {

@@ -4,6 +4,7 @@ import type { Finding } from "./finding.ts";
 import { checkFirewall } from "./firewall.ts";
 import { checkKvm } from "./kvm.ts";
 import { checkNetworkTable } from "./network-table.ts";
+import { checkObjectStore } from "./object-store.ts";
 import { checkPrivateOpen } from "./private-open.ts";
 import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
 import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
@@ -26,6 +27,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkNetworkTable(dataDir),
     checkServiceSettings(config, file),
     checkPrivateOpen(childEnv),
+    checkObjectStore(childEnv),
     checkCgroups(),
     checkReflink(dataDir),
     checkDisk(dataDir),

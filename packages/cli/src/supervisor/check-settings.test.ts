@@ -15,6 +15,15 @@ test("settings that open private addresses are checked before anything starts", 
   await expect(checkSettings({ childEnv: closed })).rejects.toThrow("which has addresses of 10.1.0.0/16");
 });
 
+test("a bucket is checked before anything starts", async () => {
+  await expect(checkSettings({ childEnv: { VIV_OBJECTS: "bucket" } })).rejects.toThrow(
+    "VIV_OBJECTS: must be a bucket and perhaps a prefix",
+  );
+  await expect(checkSettings({ childEnv: { VIV_OBJECTS: "s3://bucket" } })).rejects.toThrow(
+    "needs a credential",
+  );
+});
+
 test("no address of this host is open, named alone or in a range", () => {
   for (const own of ipv4AddressesOfHost().filter((address) => /^(10|192\.168)\./.test(address)))
     expect(() => privateOpenOf({ VIV_PRIVATE_OPEN: `${own}:443` })).toThrow("an address of this host");

@@ -11,6 +11,7 @@ import { ipv4AddressesOfHost } from "@vivarium/kit/host-addresses";
 import { isOpen, type Opening, readOpenings, withoutOwn } from "@vivarium/kit/ipv4-openings";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { messageOf } from "@vivarium/kit/unknown-error";
+import { readS3Settings } from "@vivarium/objects/s3-settings";
 import { type ConnectionOptions, parse } from "pg-connection-string";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
@@ -22,6 +23,7 @@ type Settings = Pick<CliConfig, "childEnv"> & Partial<Pick<CliConfig, "databaseU
 export async function checkSettings({ childEnv, databaseUrl }: Settings): Promise<void> {
   const open = orCliError(() => privateOpenOf(childEnv));
   if (open.length > 0 && databaseUrl !== undefined) await refuseOpenDatabase(open, databaseUrl);
+  orCliError(() => readS3Settings(childEnv));
   await checkGuestSettings(childEnv.VIV_GUEST_SETTINGS);
 }
 

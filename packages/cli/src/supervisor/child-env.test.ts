@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { childEnvOf } from "./child-env.ts";
+import { childEnvOf, withoutSecrets } from "./child-env.ts";
 import { layoutOf } from "./layout.ts";
 
 const facts = {
@@ -49,4 +49,18 @@ test("control is alone on the built-in database; for another database the settin
   expect(of({})).toBe("1");
   expect(of({}, "postgres://db")).toBe("0");
   expect(of({ VIV_SOLE_CONTROL: "1" }, "postgres://db")).toBe("1");
+});
+
+test("only control gets keys and the credential of the bucket", () => {
+  const secrets = {
+    VIV_KEK: "k",
+    VIV_KEK_FILE: "/kek",
+    VIV_OBJECTS: "s3://bucket",
+    VIV_OBJECTS_CREDENTIALS_FILE: "/credentials",
+    AWS_ACCESS_KEY_ID: "id",
+    AWS_SECRET_ACCESS_KEY: "secret",
+    AWS_SESSION_TOKEN: "token",
+  };
+  const others = { VIV_LISTEN: "x:1", PATH: "/bin" };
+  expect(withoutSecrets({ ...secrets, ...others })).toEqual(others);
 });

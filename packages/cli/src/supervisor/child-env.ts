@@ -28,7 +28,9 @@ export function childEnvOf(
   };
 }
 
-/** The environment without the key-encryption keys, which control alone may know. */
-export function withoutKeks(env: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^VIV_KEK(_|$)/.test(name)));
+/** The environment without the key-encryption keys and the credential of the bucket, which control alone may know. */
+export function withoutSecrets(env: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).filter(([name]) => !/^(VIV_KEK|VIV_OBJECTS|AWS)(_|$)/.test(name)),
+  );
 }

@@ -21,7 +21,7 @@ import { waitForHealth } from "../service/wait-for-health.ts";
 import { DEFAULT_INGRESS_LISTEN, lackOfPreviews, requireFreeAddress, urlOf } from "./address.ts";
 import { readBuild } from "./build.ts";
 import { checkSettings } from "./check-settings.ts";
-import { childEnvOf, withoutKeks } from "./child-env.ts";
+import { childEnvOf, withoutSecrets } from "./child-env.ts";
 import { COLLECTOR } from "./collector.ts";
 import { isForHostShutdown, pauseSessions } from "./host-shutdown.ts";
 import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
@@ -143,8 +143,8 @@ async function startAll(supervision: Supervision): Promise<void> {
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
-  await keepService(supervision, "gateway", withoutKeks(env));
-  await keepService(supervision, "node", withoutKeks(env));
+  await keepService(supervision, "gateway", withoutSecrets(env));
+  await keepService(supervision, "node", withoutSecrets(env));
   await keepService(supervision, "control", { ...env, DATABASE_URL: url });
 }
 

@@ -20,6 +20,14 @@ test("the settings file alone says the database and the settings of a unit, what
   expect(own.childEnv).toMatchObject({ PATH: "/bin", VIV_CONTROL_USER: "own" });
 });
 
+test("the credential of a unit's bucket is in its settings file alone", () => {
+  const shell = readConfig({ VIV_OBJECTS: "s3://x", AWS_ACCESS_KEY_ID: "of the shell", PATH: "/bin" });
+  const settings = "VIV_OBJECTS=s3://bucket\nAWS_ACCESS_KEY_ID=own\nAWS_PROFILE=p\n";
+  const { childEnv } = configOfUnit(shell, { dataDir: "/data", settings });
+  expect(childEnv).toEqual({ PATH: "/bin", VIV_OBJECTS: "s3://bucket", AWS_ACCESS_KEY_ID: "own" });
+  expect(configOfUnit(shell, { dataDir: "/data", settings: "" }).childEnv).toEqual({ PATH: "/bin" });
+});
+
 test.each([
   ["# open\nVIV_PRIVATE_OPEN=10.1.2.3:443\n\nVIV_PRIVATE_OPEN=8.8.8.8:443\n", 4, "VIV_PRIVATE_OPEN names"],
   ["VIV_GUEST_SETTINGS=guest.json\n", 1, "expected an absolute path"],

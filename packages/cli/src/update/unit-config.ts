@@ -4,7 +4,7 @@
  */
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
-import { type CliConfig, readConfig } from "../config.ts";
+import { type CliConfig, isSetting, readConfig } from "../config.ts";
 import { readSettings, type Settings } from "../install/settings-file.ts";
 import { checkSettings } from "../supervisor/check-settings.ts";
 
@@ -21,8 +21,8 @@ export function configOfUnit(config: CliConfig, { dataDir, settings }: UnitSetti
 /** As `configOfUnit`, from settings that were read already. */
 export function configWith(config: CliConfig, dataDir: string, ofUnit: Settings): CliConfig {
   const childEnv = Object.fromEntries([
-    ...Object.entries(config.childEnv).filter(([name]) => !name.startsWith("VIV_")),
-    ...Object.entries(ofUnit).filter(([name]) => name.startsWith("VIV_")),
+    ...Object.entries(config.childEnv).filter(([name]) => !isSetting(name, config.childEnv)),
+    ...Object.entries(ofUnit).filter(([name]) => isSetting(name, ofUnit)),
   ]);
   const { VIV_IMAGES_DIR: imagesDir, DATABASE_URL: databaseUrl } = ofUnit;
   return {
