@@ -79,6 +79,17 @@ test("an untouched log verifies, up to its newest link", async () => {
   expect(verified.head).toMatchObject({ seq: 3, hash: expect.stringMatching(/^[0-9a-f]{64}$/) });
 });
 
+test("the create of a session with Connections verifies, whose names and hosts the database puts in another order", async () => {
+  const connection = {
+    name: "api",
+    origin: "https://api.example.com",
+    authentication: { type: "bearer", secret: "s" },
+  };
+  await control.createLive({ connections: [connection] }, key);
+  await extendChains(deps);
+  expect(await verify()).toMatchObject({ findings: [], waiting: 0 });
+});
+
 test("a log without entries verifies", async () => {
   expect(await verify()).toMatchObject({ findings: [], checked: 0 });
 });
