@@ -39,6 +39,12 @@ export const AuditMeta = named("AuditMeta", {
   role: z.string().optional(),
   project_id: z.string().optional(),
   expires_at: timestamp.optional(),
+  origin: z.string().optional().meta({ description: "of a Connection" }),
+  header: z.string().optional().meta({ description: "that carries a Connection's credential" }),
+  connections: z
+    .array(z.object({ name: z.string(), host: z.string() }))
+    .optional()
+    .meta({ description: "those that a create names" }),
   capabilities: z.array(z.enum(CAPABILITIES)).optional(),
   operation: z.string().optional().meta({ description: "of a denial: the operation that was asked for" }),
   suppressed: z.int().optional().meta({ description: "denials of a minute that have no entry of their own" }),

@@ -107,7 +107,7 @@ const shape = {
   /** `https://host`. Control normalises it. */
   origin: text().max(300, "must be at most 300 characters long"),
   authentication: Authentication,
-  allow: ConnectionAllow.nullish().transform((allow) => allow ?? { methods: [], paths: [] }),
+  allow: ConnectionAllow.optional().transform((allow) => allow ?? { methods: [], paths: [] }),
   /** Default: what is left of the session's lifetime; an hour without one. */
   ttl_seconds: wholeNumber(1, LIMITS.connectionTtlS, "a whole number of seconds").nullish(),
 };

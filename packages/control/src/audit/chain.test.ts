@@ -79,6 +79,17 @@ test("an untouched log verifies, up to its newest link", async () => {
   expect(verified.head).toMatchObject({ seq: 3, hash: expect.stringMatching(/^[0-9a-f]{64}$/) });
 });
 
+test("the create of a session with Connections verifies, whose names and hosts the database puts in another order", async () => {
+  const connection = {
+    name: "api",
+    origin: "https://api.example.com",
+    authentication: { type: "bearer", secret: "s" },
+  };
+  await control.createLive({ connections: [connection] }, key);
+  await extendChains(deps);
+  expect(await verify()).toMatchObject({ findings: [], waiting: 0 });
+});
+
 test("a log without entries verifies", async () => {
   expect(await verify()).toMatchObject({ findings: [], checked: 0 });
 });
@@ -267,6 +278,69 @@ describe("a head that is changed is found", () => {
   });
 });
 
+describe("what somebody else wrote is not made genuine by the service:", () => {
+  const removeFirst = async (count: number, ids: string[]) => {
+    await sql("delete from audit_log where id = any($1)", [ids.slice(0, count)]);
+    await sql("delete from audit_links where org_id = $1 and seq <= $2", [org, count]);
+  };
+
+  test("a beginning that is removed with an anchor made to fit stays found once the chain is longer", async () => {
+    const ids = await chained(4);
+    await sql(
+      `update audit_heads set anchor_seq = 2,
+         anchor_hash = (select hash from audit_links where org_id = $1 and seq = 2) where org_id = $1`,
+      [org],
+    );
+    await removeFirst(2, ids);
+    expect(kindsOf(await verify())).toEqual(["head_forged"]);
+    await change("later");
+    await extendChains(deps);
+    expect(kindsOf(await verify())).toEqual(["head_forged"]);
+  });
+
+  test("an entry without a seal stays found, although the head was changed to say that it is older than the chain", async () => {
+    await chained(2);
+    await sql("update audit_heads set unsealed_until = 1000000 where org_id = $1", [org]);
+    await change("later");
+    await extendChains(deps);
+    await sql(
+      `insert into audit_log (id, org_id, at, actor_kind, actor_id, action, target, outcome, request_id, ip, meta, linked)
+       values ($1, $2, now(), 'api_key', 'k', 'session.exec', 's', 'ok', 'r', '::1', '{}', 'whole')`,
+      [`aud_${"g".repeat(21)}`, org],
+    );
+    expect(kindsOf(await verify())).toEqual(["head_forged", "entry_put_in"]);
+  });
+
+  test.each([
+    [
+      "a link that is made older",
+      "update audit_links set linked_at = now() - interval '91 days' where org_id = $1 and seq = 2",
+    ],
+    [
+      "links that are made older together",
+      "update audit_links set linked_at = now() - interval '91 days' where org_id = $1 and seq <= 2",
+    ],
+  ])("the retention removes nothing for %s", async (_what, change) => {
+    await chained(3);
+    await sql(change, [org]);
+    await deleteOldEntries(deps);
+    expect(await idsOf()).toHaveLength(3);
+    expect(kindsOf(await verify())).toContain("link_changed");
+  });
+
+  test("the retention moves no anchor of a head that was changed", async () => {
+    const ids = await chained(3);
+    await sql(
+      `update audit_heads set anchor_seq = 1,
+         anchor_hash = (select hash from audit_links where org_id = $1 and seq = 1) where org_id = $1`,
+      [org],
+    );
+    await removeFirst(1, ids);
+    await whileLater(() => deleteOldEntries(deps));
+    expect(kindsOf(await verify())).toContain("head_forged");
+  });
+});
+
 describe("an older state of the log that is put back", () => {
   /** Rows, links and head as they are now, to be put back later. */
   async function backup(): Promise<() => Promise<void>> {
@@ -400,21 +474,28 @@ test("entries of versions without a chain are counted, and no later ones pass fo
   });
 });
 
-test("the retention moves the anchor, and the rest verifies", async () => {
-  await chained(3);
+/** Does the work when all that was written before is older than the retention. */
+async function whileLater(work: () => Promise<unknown>): Promise<void> {
   await sql(
     "create or replace function service_now() returns timestamptz language sql stable as $$select now() + interval '91 days'$$",
   );
   try {
-    await change("young");
-    await extendChains(deps);
-    expect(await idsOf()).toHaveLength(4);
-    await deleteOldEntries(deps);
+    await work();
   } finally {
     await sql(
       "create or replace function service_now() returns timestamptz language sql stable as 'select now()'",
     );
   }
+}
+
+test("the retention moves the anchor, and the rest verifies", async () => {
+  await chained(3);
+  await whileLater(async () => {
+    await change("young");
+    await extendChains(deps);
+    expect(await idsOf()).toHaveLength(4);
+    await deleteOldEntries(deps);
+  });
   expect(await idsOf()).toHaveLength(1);
   expect(await verify()).toMatchObject({ findings: [], anchor: { seq: 3 }, head: { seq: 4 } });
   await sql("update audit_heads set anchor_seq = 2 where org_id = $1", [org]);

@@ -5,6 +5,8 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Ask, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { connect, openPty } from "../../test-support/terminal-client.ts";
+import { loadPepper } from "../access/pepper.ts";
+import { auditKeyOf, isSealed } from "./entry.ts";
 
 let control: Control;
 /** The key of requests whose entries mark a moment, so that they use up no other key's denials. */
@@ -458,4 +460,11 @@ describe("filters", () => {
       expect([status, body.code, body.error.split(":")[0]]).toEqual([400, "validation", query.split("=")[0]]);
     },
   );
+});
+
+test("every entry of these tests is as the service sealed it, when the database gives it back", async () => {
+  const auditKey = auditKeyOf(await loadPepper(control.settings.controlDir));
+  const { rows } = await control.sql.query("select * from audit_log");
+  expect(rows.length).toBeGreaterThan(50);
+  expect(rows.filter((row) => !isSealed(auditKey, row))).toEqual([]);
 });

@@ -84,8 +84,16 @@ function canonical(row: Content, part: "whole" | "start"): string {
     row.code,
     row.request_id,
     row.ip,
-    names.sort().map((name) => [name, meta[name]]),
+    names.sort().map((name) => [name, inOrder(meta[name])]),
   ]);
+}
+
+/** With the fields of objects by name, at every depth: the database keeps them in an order of its own. */
+function inOrder(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (typeof value !== "object" || value === null) return value;
+  const fields = Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
+  return Object.fromEntries(fields.map(([name, inner]) => [name, inOrder(inner)]));
 }
 
 /** The part of an entry that its link in the chain covers: its content, and its place among the rows. */

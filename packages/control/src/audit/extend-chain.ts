@@ -5,7 +5,7 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { AuditDeps } from "./append.ts";
-import { firstHead, type HeadRow, type LinkRow, newLink, sealedHead } from "./chain.ts";
+import { firstHead, type HeadRow, isHeadSealed, type LinkRow, newLink, sealedHead } from "./chain.ts";
 import {
   findHead,
   findLastUnsealed,
@@ -70,18 +70,26 @@ async function extendOne(deps: ChainDeps, tx: Queries, orgId: string, rows: Audi
   }
   await insertLinks(tx, links);
   await markLinked(tx, marks);
-  if (links.length > 0 || !found)
-    await saveHead(tx, sealedHead(deps.auditKey, { ...head, seq, hash, at: now }));
+  if (links.length === 0 && found) return;
+  const next = sealedHead(deps.auditKey, { ...head, seq, hash, at: now });
+  // A new seal would make somebody else's anchor genuine. With the old one a verification finds the head from now on.
+  const isForged = found !== undefined && !isHeadSealed(deps.auditKey, found);
+  if (isForged) deps.log.error({ org_id: orgId }, "the service did not write this head of the audit log");
+  await saveHead(tx, isForged ? { ...next, seal: found.seal } : next);
 }
 
-/** Writes the present heads to the file, except of a chain that lacks the head in the file: that is kept as evidence. */
-export async function keepHeads({ db, keptHeadsFile: file, log }: ChainDeps): Promise<void> {
+/**
+ * Writes the present heads to the file. Of a chain that lacks the head in the file, and of a head that the service did not
+ * write, the one in the file is kept as evidence.
+ */
+export async function keepHeads({ db, auditKey, keptHeadsFile: file, log }: ChainDeps): Promise<void> {
   const known = await readKeptHeads(file);
   const kept: Record<string, KeptHead> = { ...known };
   let isChanged = false;
   for (const head of await listHeads(db)) {
     const before = known[head.org_id];
     if (before?.seq === head.seq && before.hash === head.hash.toString("hex")) continue;
+    if (!isHeadSealed(auditKey, head)) continue;
     if (before && !(await hasHead(db, head, before))) {
       log.error(
         { org_id: head.org_id, seq: before.seq },

@@ -116,6 +116,7 @@ describe("a create with Connections", () => {
     [{ name: "" }, "name"],
     [{ name: "a".repeat(64) }, "name"],
     [{ extra: 1 }, "extra"],
+    [{ allow: null }, "allow"],
     [{ allow: { methods: ["GET"], path: ["/"] } }, "allow.path"],
     [{ allow: { methods: ["TRACE"] } }, "allow.methods[0]"],
     [{ allow: { methods: ["*"] } }, "allow.methods[0]"],

@@ -69,20 +69,24 @@ export async function insertLines(db: Queries, entries: readonly EgressEntry[]):
 }
 
 /**
- * Keeps the newest lines of each of four parts: DNS questions and connections, allowed and denied. So a flood of one
- * part does not push out another.
+ * Keeps the newest lines of each of six parts: DNS questions, requests through Connections and other connections, allowed and
+ * denied. So a flood of one part does not push out another.
  */
 async function trim(db: Queries, sessionIds: string[]): Promise<void> {
+  // By two comparisons, because the index has the first one. The second one passes over the lines of one other part at most.
   await sql`delete from egress_log using (
-      select id, is_question, part.decision, (
+      select id, is_question, is_request, part.decision, (
         select seq from egress_log
-        where session_id = id and (kind = 'dns') = is_question and egress_log.decision = part.decision
+        where session_id = id and (kind = 'dns') = is_question and (kind = 'connection') = is_request
+          and egress_log.decision = part.decision
         order by seq desc offset ${LIMITS.egressLogLines} limit 1
       ) as last
       from unnest(${sessionIds}::text[]) as given (id),
-        (values (false, 'allowed'), (false, 'denied'), (true, 'allowed'), (true, 'denied')) as part (is_question, decision)
+        (values (true, false), (false, true), (false, false)) as what (is_question, is_request),
+        (values ('allowed'), ('denied')) as part (decision)
     ) as full_part
     where egress_log.session_id = full_part.id and (egress_log.kind = 'dns') = full_part.is_question
+      and (egress_log.kind = 'connection') = full_part.is_request
       and egress_log.decision = full_part.decision and egress_log.seq <= full_part.last`.execute(db);
 }
 

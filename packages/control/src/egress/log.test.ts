@@ -39,7 +39,8 @@ const untilLines = async (id: string, count: number) =>
 /** Number of kept lines of each part. */
 const countLines = async (id: string) => {
   const { rows } = await control.sql.query(
-    `select case kind when 'dns' then 'questions' else 'connections' end as what, decision, count(*)::int as lines
+    `select case kind when 'dns' then 'questions' when 'connection' then 'requests' else 'connections' end as what,
+        decision, count(*)::int as lines
       from egress_log where session_id = $1 group by 1, 2 order by 1, 2`,
     [id],
   );
@@ -222,6 +223,25 @@ test("a flood of questions or of refusals pushes out no line of a connection tha
     ["connections", "denied", LIMITS.egressLogLines],
     ["questions", "allowed", LIMITS.egressLogLines],
     ["questions", "denied", LIMITS.egressLogLines],
+  ]);
+});
+
+test("a flood of connections pushes out no request through a Connection, which is the only trace of its use", async () => {
+  const id = await control.createLive();
+  report([{ kind: "connection", connection: "api", reason: "connection_used" }], id);
+  await untilLines(id, 1);
+  await control.sql.query(
+    `insert into egress_log (session_id, at, kind, decision, reason, bytes_out, bytes_in, count)
+      select $1, now(), 'http', decision, 'mode_allow', 0, 0, 1
+      from generate_series(1, $2::int), (values ('allowed'), ('denied')) as part (decision)`,
+    [id, LIMITS.egressLogLines + 5],
+  );
+  report([{ host: "last.example.com" }], id);
+  await eventually(async () => expect((await read(id)).body.entries[0]?.host).toBe("last.example.com"));
+  expect(await countLines(id)).toEqual([
+    ["connections", "allowed", LIMITS.egressLogLines],
+    ["connections", "denied", LIMITS.egressLogLines],
+    ["requests", "allowed", 1],
   ]);
 });
 

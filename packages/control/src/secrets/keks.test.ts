@@ -127,6 +127,30 @@ describe("a start is refused", () => {
   });
 });
 
+test("after the statements of the operator's page for a key that is lost, the service starts", async () => {
+  const lost = await startControl({ kekSource: { kind: "text", text: `kek_1:${keyOf("a")}` } });
+  try {
+    const id = await lost.createLive({ secrets: { A: "1" }, env: { B: "2" } });
+    expect((await lost.ask(`POST /v1/sessions/${id}/checkpoints`)).status).toBe(200);
+    const saved = await lost.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "sealed" } });
+    expect(saved.status).toBe(200);
+    await lost.sql.query(
+      `insert into artifacts (id, org_id, session_id, cause, paths, expires_at, kek_id, data_key)
+       select 'art_' || repeat('a', 21), org_id, id, 'request', '{/a}', now() + interval '1 day', kek_id, data_key
+       from sessions where id = $1`,
+      [id],
+    );
+    const page = readFileSync("docs/operate/secrets.md", "utf8");
+    const [, statements = ""] = /`(update sessions set kek_id[^`]*)`/.exec(page) ?? [];
+    await lost.sql.query(statements);
+    const kekSource: KekSource = { kind: "text", text: `kek_1:${keyOf("z")}` };
+    const app = await createApp({ ...lost.settings, kekSource }, silentLog);
+    await app.close();
+  } finally {
+    await lost.close();
+  }
+});
+
 test("variables that were kept unsealed are sealed once there is a key", async () => {
   const id = await control.createLive();
   await control.sql.query(`update sessions set env = '{"OLD": "value"}' where id = $1`, [id]);

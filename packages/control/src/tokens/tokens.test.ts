@@ -72,6 +72,15 @@ test("a token does not outlive its session, and ends with it", async () => {
   await eventually(async () => expect(await statusOf(`GET /v1/sessions/${short}`, token)).toBe(401));
 });
 
+test("a token does not outlive the key that mints it", async () => {
+  const expires_at = new Date(Date.now() + 86_400_000).toISOString();
+  const { key } = (await control.ask("POST /v1/api-keys", { body: { name: "a day", expires_at } })).body;
+  const refused = await mint({ ttl_seconds: 86_401 }, session, { key });
+  expect([refused.status, refused.body.code]).toEqual([403, "forbidden"]);
+  expect(refused.body.error).toMatch(/^ttl_seconds: this API key expires at /);
+  expect((await mint({ ttl_seconds: 3_600 }, session, { key })).status).toBe(201);
+});
+
 test("a session has 64 tokens at most, of which those that ended do not count", async () => {
   const own = await control.createLive();
   const { hash } = await tokenFor({}, own);

@@ -44,6 +44,8 @@ export async function mintToken(
     await lockOrg(tx, principal.orgId);
     const session = await getReadable(tx, scopeOf(principal), id, ["failed", "lifetime_expired"]);
     checkTtl(session, body.ttl_seconds);
+    const expiresAt = new Date(Date.now() + body.ttl_seconds * 1000);
+    checkOwnExpiry(principal, expiresAt);
     if ((await listTokens(tx, id)).length >= LIMITS.tokensPerSession)
       throw new ApiError(
         "conflict",
@@ -56,7 +58,7 @@ export async function mintToken(
       session_id: id,
       key_id: principal.keyId,
       capabilities: CAPABILITIES.filter((one) => asked.includes(one)),
-      expires_at: new Date(Date.now() + body.ttl_seconds * 1000),
+      expires_at: expiresAt,
     });
     const { hash, capabilities, expires_at } = toToken(made);
     const meta = { capabilities, expires_at };
@@ -113,6 +115,12 @@ function checkTtl(
       `must be at most ${leftS}, the session's remaining lifetime`,
       ttlSeconds,
     );
+}
+
+/** A key that expires mints no token that outlives it, as it makes no such key. */
+function checkOwnExpiry({ expiresAt: own }: Principal, expiresAt: Date): void {
+  if (own && expiresAt > own)
+    throw new ApiError("forbidden", `ttl_seconds: this API key expires at ${own.toISOString()} itself`);
 }
 
 function toToken(row: TokenRow): TokenRecord {

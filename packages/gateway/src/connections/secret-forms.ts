@@ -7,9 +7,13 @@ const MIN_BASE64 = 8;
 /** A scheme before the secret, as in `Bearer …` and `Basic …`. */
 const SCHEME = /^([A-Za-z][\w-]*) (.+)$/;
 
-/** The texts that are secret in the value of a header. */
+/** Schemes that are surely not a part of the secret. */
+const KNOWN_SCHEMES = new Set(["", "bearer", "basic", "token", "apikey"]);
+
+/** The texts that are secret in the value of a header. A word of the caller's before a blank may be a part of the secret. */
 export function secretsIn(value: string): string[] {
   const [, scheme = "", secret = value] = SCHEME.exec(value) ?? [];
+  if (!KNOWN_SCHEMES.has(scheme.toLowerCase())) return [secret, value];
   if (scheme.toLowerCase() !== "basic") return [secret];
   const pair = Buffer.from(secret, "base64").toString("latin1");
   const password = pair.slice(pair.indexOf(":") + 1);

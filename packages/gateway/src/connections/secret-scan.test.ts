@@ -117,6 +117,15 @@ test("the secret of a header's value is what follows the scheme; of Basic also t
   expect(secretsIn(`Basic ${pair}`)).toEqual([pair, "user:pass:word", "pass:word"]);
 });
 
+test.each(["correct-horse battery", "correct-horse ab"])(
+  "a word before a blank may be a part of the secret: of %s nothing passes",
+  (secret) => {
+    const own = new Needles(secretsIn(secret).flatMap(formsOf));
+    for (const size of [1, 5, 1_000])
+      expect(readAll(`before ${secret} behind`, size, own)).toEqual({ passed: "before ", isHit: true });
+  },
+);
+
 test("a secret of a few characters is not searched for", () => {
   expect(formsOf("abcde")).toEqual([]);
 });
