@@ -1,4 +1,4 @@
-/** What tests make with viv, and delete when their file is over. */
+/** Sessions and checkpoints that tests make with viv, and delete when their file is over. */
 import { afterAll } from "vitest";
 import { viv } from "./command-line.ts";
 import { client } from "./http.ts";
