@@ -237,13 +237,13 @@ test.each([
   [["egress", "set", "--mode", "deny", "--allow-file", "/nowhere/hosts", S1]],
   [["egress", "log", "--since", "noon", S1]],
   [["egress", "log", "--limit", "0", S1]],
-  [["connect", S1]],
-  [["connect", S1, "https://api.example.com", "--name", "a"]],
-  [["connect", S1, "https://api.example.com", "--allow", "GET /a"]],
-  [["connect", S1, "https://api.example.com", "--name", "a", "--allow", "GET"]],
-  [["connect", S1, "https://api.example.com", "--name", "a", "--allow", "GET /a", "--ttl", "soon"]],
-  [["connections"]],
-  [["connections", "revoke", S1]],
+  [["connect", "add", S1]],
+  [["connect", "add", S1, "https://api.example.com", "--name", "a"]],
+  [["connect", "add", S1, "https://api.example.com", "--allow", "GET /a"]],
+  [["connect", "add", S1, "https://api.example.com", "--name", "a", "--allow", "GET"]],
+  [["connect", "add", S1, "https://api.example.com", "--name", "a", "--allow", "GET /a", "--ttl", "soon"]],
+  [["connect"]],
+  [["connect", "revoke", S1]],
   [["create", "--connect", "/nowhere/connections.json"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
@@ -300,9 +300,10 @@ test.each([
   ["egress set"],
   ["egress log"],
   ["cap"],
-  ["connect"],
-  ["connections ls"],
-  ["connections revoke"],
+  ["connect add"],
+  ["connect ls"],
+  ["connect rotate"],
+  ["connect revoke"],
 ])("%s --help has examples", async (verb) => {
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);

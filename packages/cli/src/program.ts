@@ -7,8 +7,7 @@ import { backupCommand } from "./commands/backup.ts";
 import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
-import { connectCommand } from "./commands/connect.ts";
-import { connectionsCommand } from "./commands/connections/connections.ts";
+import { connectCommand } from "./commands/connect/connect.ts";
 import { continueUpdateCommand } from "./commands/continue-update.ts";
 import { cpCommand } from "./commands/cp.ts";
 import { createCommand } from "./commands/create.ts";
@@ -107,16 +106,7 @@ const VERBS = {
     templateCommand,
     volumeCommand,
   ],
-  Access: [
-    keyCommand,
-    projectCommand,
-    tokenCommand,
-    secretCommand,
-    connectCommand,
-    connectionsCommand,
-    kekCommand,
-    auditCommand,
-  ],
+  Access: [keyCommand, projectCommand, tokenCommand, secretCommand, connectCommand, kekCommand, auditCommand],
 } as const;
 
 /** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */

@@ -1,4 +1,4 @@
-/** Reads `--allow` of `viv connect`: the requests that get a Connection's credential. */
+/** Reads `--allow` of `viv connect add`: the requests that get a Connection's credential. */
 import type { ConnectionCreate } from "@vivarium/sdk";
 import { UsageError } from "../cli-error.ts";
 

@@ -1,12 +1,12 @@
-/** `viv connect`: adds a Connection to a session, or replaces one. */
+/** `viv connect add` and `viv connect rotate`: add a Connection to a session, and replace one as a whole. */
 import { type Connection, type Session, VivariumError } from "@vivarium/sdk";
-import { type AllowRule, collectAllow, toAllow } from "../args/allow-rules.ts";
-import { parseSecretPlace, readConnectionSecret } from "../args/connection-secret.ts";
-import type { SecretPlace } from "../args/secrets.ts";
-import { parseLongDuration } from "../args/values.ts";
-import { renderConnection } from "../print/connection.ts";
-import { withHint } from "../print/explain-error.ts";
-import { type Call, sessionVerb, type Verb } from "./verb.ts";
+import { type AllowRule, collectAllow, toAllow } from "../../args/allow-rules.ts";
+import { parseSecretPlace, readConnectionSecret } from "../../args/connection-secret.ts";
+import type { SecretPlace } from "../../args/secrets.ts";
+import { parseLongDuration } from "../../args/values.ts";
+import { renderConnection } from "../../print/connection.ts";
+import { withHint } from "../../print/explain-error.ts";
+import { type Call, sessionVerb, type Verb } from "../verb.ts";
 
 interface ConnectOptions {
   name: string;
@@ -14,22 +14,42 @@ interface ConnectOptions {
   secret?: SecretPlace;
   header?: string;
   ttl?: number;
-  replace?: boolean;
 }
 
-export function connectCommand(): Verb {
-  return sessionVerb("connect", [
-    `viv connect my-session https://api.example.com --name payments --allow "GET /v1/customers/*"`,
-    `PAYMENTS_KEY=sk-… viv connect my-session https://api.example.com --name payments --secret PAYMENTS_KEY --allow "GET,POST /v1/*" --ttl 1h`,
-    `pass show search | viv connect my-session https://search.example.com --name search --header X-Api-Key --allow "GET /query"`,
-    `viv connect my-session https://api.example.com --name payments --secret @new.key --allow "GET /v1/customers/*" --replace`,
+export function addCommand(): Verb {
+  const verb = sessionVerb("add", [
+    `viv connect add my-session https://api.example.com --name payments --allow "GET /v1/customers/*"`,
+    `PAYMENTS_KEY=sk-… viv connect add my-session https://api.example.com --name payments --secret PAYMENTS_KEY --allow "GET,POST /v1/*" --ttl 1h`,
+    `pass show search | viv connect add my-session https://search.example.com --name search --header X-Api-Key --allow "GET /query"`,
   ])
     .summary("add a credential to a session's requests to one origin")
     .description(
       `Bind a session to an https origin. The service adds the credential to the requests that --allow matches; the session
 never has it. Without --secret, asks for it on a terminal, and else reads the standard input. The session must have been
 created with a Connection (viv create --connect FILE).`,
-    )
+    );
+  return withRules(verb).does((call: Call<ConnectOptions>, reference: string, origin: string) =>
+    send(call, { reference, origin, verb: "add" }),
+  );
+}
+
+export function rotateCommand(): Verb {
+  const verb = sessionVerb("rotate", [
+    `viv connect rotate my-session https://api.example.com --name payments --secret @new.key --allow "GET /v1/customers/*"`,
+  ])
+    .summary("replace a Connection: credential, rules and time, as a whole")
+    .description(
+      `Replace the Connection of this name as a whole: credential, rules and time. The new credential is in use when the command
+returns; answers that are open under the old one have ended. Without --secret, asks for the new one on a terminal, and else
+reads the standard input.`,
+    );
+  return withRules(verb).does((call: Call<ConnectOptions>, reference: string, origin: string) =>
+    send(call, { reference, origin, verb: "rotate" }),
+  );
+}
+
+function withRules(verb: Verb): Verb {
+  return verb
     .argument("<origin>", "https://HOST, the only place where the credential is sent")
     .requiredOption("--name <name>", "its name in the session: a-z, 0-9, dot, dash and underscore")
     .requiredOption(
@@ -47,12 +67,16 @@ created with a Connection (viv create --connect FILE).`,
       "how long it works, at most 24h (default: the session's lifetime, or 1h)",
       parseLongDuration,
     )
-    .option("--replace", "replace the Connection of this name: credential, rules and time, as a whole")
-    .option("--json", "print the Connection as JSON")
-    .does(connectSession);
+    .option("--json", "print the Connection as JSON");
 }
 
-async function connectSession(call: Call<ConnectOptions>, reference: string, origin: string): Promise<void> {
+interface Wanted {
+  reference: string;
+  origin: string;
+  verb: "add" | "rotate";
+}
+
+async function send(call: Call<ConnectOptions>, { reference, origin, verb }: Wanted): Promise<void> {
   const { config, terminal, options } = call;
   const allow = toAllow(options.allow);
   const { session } = await call.find(reference);
@@ -71,12 +95,13 @@ async function connectSession(call: Call<ConnectOptions>, reference: string, ori
     allow,
     ...(ttl !== undefined && { ttl_seconds: Math.max(1, Math.round(ttl / 1000)) }),
   };
-  const made: Promise<Connection> = options.replace
-    ? session.connections.replace(name, request)
-    : session.connections.create({ name, ...request });
+  const made: Promise<Connection> =
+    verb === "rotate"
+      ? session.connections.replace(name, request)
+      : session.connections.create({ name, ...request });
   const connection = await made.catch(async (error) => {
     if (!(error instanceof VivariumError)) throw error;
-    const hint = await hintFor(error, session, { origin, ...options });
+    const hint = await hintFor(error, session, { name, origin, verb });
     throw hint === undefined ? error : withHint(error, hint);
   });
   call.print(connection, renderConnection, (each) => each.name);
@@ -86,11 +111,11 @@ async function connectSession(call: Call<ConnectOptions>, reference: string, ori
 async function hintFor(
   { code, retryable }: VivariumError,
   { id, connections }: Session,
-  { name, origin, replace }: Pick<ConnectOptions, "name" | "replace"> & { origin: string },
+  { name, origin, verb }: Pick<Wanted, "origin" | "verb"> & { name: string },
 ): Promise<string | undefined> {
   if (code === "unavailable" && !retryable)
     return "Secrets need a key-encryption key on the service: docs/operate/secrets.md";
-  if (code !== "conflict" && !(code === "not_found" && replace)) return undefined;
+  if (code !== "conflict" && !(code === "not_found" && verb === "rotate")) return undefined;
   const list = await connections.list().catch(() => undefined);
   if (!list) return undefined;
   if (list.connections.length === 0 && code === "conflict")
@@ -101,6 +126,6 @@ async function hintFor(
   if (code === "conflict" && taken?.state === "revoked")
     return "A revoked Connection keeps its name and origin, which is refused, until the session ends.";
   if (code === "conflict" && taken)
-    return `To give it another secret, rules and time: --name ${taken.name} --replace`;
-  return `Which there are: viv connections ls ${id}`;
+    return `To give it another secret, rules and time: viv connect rotate ${id} ${origin} --name ${taken.name}`;
+  return `Which there are: viv connect ls ${id}`;
 }

@@ -1,22 +1,25 @@
-/** `viv connections`: the group of the verbs ls and revoke. */
+/** `viv connect`: the group of the verbs add, ls, rotate and revoke. */
 import { Command } from "commander";
 import { CliError } from "../../cli-error.ts";
 import { renderConnections } from "../../print/connection.ts";
 import { doEach } from "../do-each.ts";
 import { type Call, sessionVerb, type Verb } from "../verb.ts";
+import { addCommand, rotateCommand } from "./add.ts";
 
-export function connectionsCommand(): Command {
-  return new Command("connections")
-    .summary("Connections of a session: ls, revoke")
+export function connectCommand(): Command {
+  return new Command("connect")
+    .summary("Connections of a session, its credentials for one origin each: add, ls, rotate, revoke")
     .description(
-      "Connections of a session: credentials that the service adds to its requests to one origin. They are made with viv connect, and with viv create --connect FILE. Wakes nothing.",
+      "Connections of a session: credentials that the service adds to its requests to one origin. They are made here, and with viv create --connect FILE. Wakes nothing.",
     )
+    .addCommand(addCommand())
     .addCommand(lsCommand())
+    .addCommand(rotateCommand())
     .addCommand(revokeCommand());
 }
 
 function lsCommand(): Verb {
-  return sessionVerb("ls", ["viv connections ls 4x7k2m9q0a1b2c3d4e5f6"])
+  return sessionVerb("ls", ["viv connect ls 4x7k2m9q0a1b2c3d4e5f6"])
     .summary("list a session's Connections")
     .description("List the Connections of a session, oldest first, with those that were revoked.")
     .option("--json", 'print {"connections": [Connection, …]}')
@@ -29,12 +32,12 @@ function lsCommand(): Verb {
 }
 
 function revokeCommand(): Verb {
-  return sessionVerb("revoke", ["viv connections revoke 4x7k2m9q0a1b2c3d4e5f6 payments"])
+  return sessionVerb("revoke", ["viv connect revoke 4x7k2m9q0a1b2c3d4e5f6 payments"])
     .summary("revoke Connections of a session")
     .description(
       "Revoke Connections of a session for good. Their secrets are erased, and their origins are refused until the session ends.",
     )
-    .argument("<name...>", "names of the Connections (viv connections ls)")
+    .argument("<name...>", "names of the Connections (viv connect ls)")
     .option("--json", 'print {"results": [{name, ok, error?, code?}, …]}')
     .does(async (call: Call, reference: string, names: string[]) => {
       const { session } = await call.find(reference);

@@ -1,9 +1,9 @@
-/** `viv connect`, `viv connections` and `viv create --connect`: what they ask the service, and what they print. */
+/** `viv connect` and `viv create --connect`: what they ask the service, and what they print. */
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, S1, serve, viv } from "../../test-support/program.ts";
+import { dir, respond, S1, serve, viv } from "../../../test-support/program.ts";
 
 const at = "2027-01-01T10:00:00.000Z";
 const origin = "https://api.example.com";
@@ -25,9 +25,14 @@ const revoked = {
   revoked_at: at,
   last_used_at: at,
 };
-const CONNECT = ["connect", S1, origin, "--name", "payments", "--allow", "get /v1/*"];
+const given = (verb: "add" | "rotate") => [
+  ...["connect", verb, S1, origin],
+  ...["--name", "payments", "--allow", "get /v1/*"],
+];
+const CONNECT = given("add");
 const env = { PAYMENTS_KEY: "sk_test" };
-const fromEnv = [...CONNECT, "--secret", "PAYMENTS_KEY"];
+const SECRET = ["--secret", "PAYMENTS_KEY"];
+const fromEnv = [...CONNECT, ...SECRET];
 
 const service = () =>
   serve(({ method }, response) => {
@@ -41,7 +46,7 @@ function pipe(text: string): void {
   vi.spyOn(process, "stdin", "get").mockReturnValue(Readable.from([Buffer.from(text)]) as never);
 }
 
-test("connect adds a Connection with the secret of a variable, and prints its name in a pipe", async () => {
+test("connect add adds a Connection with the secret of a variable, and prints its name in a pipe", async () => {
   const { url, seen } = await service();
   expect(await viv(url, fromEnv, env)).toEqual({ code: 0, out: "payments\n", err: "" });
   expect(seen).toEqual([
@@ -59,10 +64,10 @@ test("connect adds a Connection with the secret of a variable, and prints its na
   ]);
 });
 
-test("connect takes a header and a time, and replaces on request", async () => {
+test("connect rotate replaces the Connection, and takes a header and a time like connect add", async () => {
   const { url, seen } = await service();
-  const more = ["--header", "X-Api-Key", "--ttl", "1h", "--replace"];
-  expect((await viv(url, [...fromEnv, ...more], env)).code).toBe(0);
+  const more = ["--header", "X-Api-Key", "--ttl", "1h"];
+  expect((await viv(url, [...given("rotate"), ...SECRET, ...more], env)).code).toBe(0);
   expect(seen[0]).toMatchObject({ method: "PUT", url: `/v1/sessions/${S1}/connections/payments` });
   expect(seen[0]?.body).toEqual({
     origin,
@@ -72,14 +77,14 @@ test("connect takes a header and a time, and replaces on request", async () => {
   });
 });
 
-test("connect asks a human for the secret", async () => {
+test("connect add asks a human for the secret", async () => {
   const { url, seen } = await service();
   const { err } = await viv(url, CONNECT, {}, { answer: "sk_typed" });
   expect(err).toBe(`Credential for ${origin}: \n`);
   expect(seen[0]?.body).toMatchObject({ authentication: { secret: "sk_typed" } });
 });
 
-test("connect reads the secret from its standard input, or from a file, without the line end", async () => {
+test("connect add reads the secret from its standard input, or from a file, without the line end", async () => {
   const { url, seen } = await service();
   pipe("sk_piped\n");
   await viv(url, CONNECT);
@@ -112,19 +117,33 @@ test("an empty secret is not sent", async () => {
 });
 
 test.each([
-  ["a name that is taken", 409, "conflict", [], [connection], "--name payments --replace"],
-  ["an origin that is taken", 409, "conflict", [], [{ ...connection, name: "pay" }], "--name pay --replace"],
-  ["a name of a revoked one", 409, "conflict", [], [{ ...revoked, name: "payments" }], "until the session"],
-  ["a session without Connections", 409, "conflict", [], [], "viv create --connect"],
-  ["a revoked one to replace", 409, "conflict", ["--replace"], [{ ...revoked, name: "payments" }], "until"],
-  ["an unknown name to replace", 404, "not_found", ["--replace"], [revoked], `viv connections ls ${S1}`],
-  ["a service without a key", 503, "unavailable", [], [], "docs/operate/secrets.md"],
-] as const)("%s is refused with what to do", async (_what, status, code, more, connections, hint) => {
+  [
+    "a name that is taken",
+    409,
+    "conflict",
+    "add",
+    [connection],
+    `viv connect rotate ${S1} ${origin} --name payments`,
+  ],
+  ["an origin that is taken", 409, "conflict", "add", [{ ...connection, name: "pay" }], "--name pay"],
+  [
+    "a name of a revoked one",
+    409,
+    "conflict",
+    "add",
+    [{ ...revoked, name: "payments" }],
+    "until the session",
+  ],
+  ["a session without Connections", 409, "conflict", "add", [], "viv create --connect"],
+  ["a revoked one to replace", 409, "conflict", "rotate", [{ ...revoked, name: "payments" }], "until"],
+  ["an unknown name to replace", 404, "not_found", "rotate", [revoked], `viv connect ls ${S1}`],
+  ["a service without a key", 503, "unavailable", "add", [], "docs/operate/secrets.md"],
+] as const)("%s is refused with what to do", async (_what, status, code, verb, connections, hint) => {
   const { url } = await serve(({ method }, response) => {
     if (method === "GET") respond(response, 200, { connections });
     else respond(response, status, { error: "it is refused", code });
   });
-  const failed = await viv(url, [...fromEnv, ...more], env);
+  const failed = await viv(url, [...given(verb), ...SECRET], env);
   expect(failed).toMatchObject({ code: 1, out: "" });
   expect(failed.err).toContain("viv: it is refused\n");
   expect(failed.err).toContain(hint);
@@ -140,17 +159,17 @@ test("a refusal without a known remedy is reported alone", async () => {
 
 test("connections ls shows rules, states and use, and says that there are none", async () => {
   const { url } = await service();
-  const { out } = await viv(url, ["connections", "ls", S1]);
+  const { out } = await viv(url, ["connect", "ls", S1]);
   expect(out.split("\n").map((line) => line.split(/ {2,}/))).toEqual([
     ["NAME", "ORIGIN", "STATE", "METHODS", "PATHS", "EXPIRES", "USED"],
     ["search", origin, "revoked", "none", "none", at, expect.stringMatching(/^\d+\w$/)],
     ["payments", origin, "active", "GET", "/v1/*", at, "never"],
     [""],
   ]);
-  const json = JSON.parse((await viv(url, ["connections", "ls", S1, "--json"])).out);
+  const json = JSON.parse((await viv(url, ["connect", "ls", S1, "--json"])).out);
   expect(json).toEqual({ connections: [revoked, connection] });
   const none = await serve((_request, response) => respond(response, 200, { connections: [] }));
-  expect((await viv(none.url, ["connections", "ls", S1])).out).toContain("No Connections");
+  expect((await viv(none.url, ["connect", "ls", S1])).out).toContain("No Connections");
 });
 
 test("a suspended Connection is shown as such, in the list and in the session", async () => {
@@ -159,14 +178,14 @@ test("a suspended Connection is shown as such, in the list and in the session", 
   const { url } = await serve(({ url: asked }, response) =>
     respond(response, 200, asked?.endsWith("/connections") ? { connections } : session),
   );
-  expect((await viv(url, ["connections", "ls", S1])).out).toContain("suspended");
+  expect((await viv(url, ["connect", "ls", S1])).out).toContain("suspended");
   const { out } = await viv(url, ["get", S1], {}, { isInteractive: true });
   expect(out).toContain("payments (suspended), search (revoked)");
 });
 
 test("connections revoke revokes each name once", async () => {
   const { url, seen } = await service();
-  const { code, out } = await viv(url, ["connections", "revoke", S1, "payments", "search", "payments"]);
+  const { code, out } = await viv(url, ["connect", "revoke", S1, "payments", "search", "payments"]);
   expect({ code, out }).toEqual({ code: 0, out: "payments\nsearch\n" });
   expect(seen.slice(1).map(({ method, url: asked }) => `${method} ${asked}`)).toEqual([
     `DELETE /v1/sessions/${S1}/connections/payments`,
@@ -176,7 +195,7 @@ test("connections revoke revokes each name once", async () => {
 
 test("connections revoke revokes nothing when it does not know one of the names", async () => {
   const { url, seen } = await service();
-  const { code, err } = await viv(url, ["connections", "revoke", S1, "payments", "serach"]);
+  const { code, err } = await viv(url, ["connect", "revoke", S1, "payments", "serach"]);
   expect(code).toBe(1);
   expect(err).toContain('no Connection "serach"; nothing was revoked');
   expect(err).toContain("It has: search, payments.");
