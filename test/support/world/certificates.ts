@@ -12,6 +12,10 @@ const DOMAINS = [
   "b.example.com",
   "notexample.com",
   "evil-example.com",
+  // Stand-ins of APIs that the guide names.
+  "github.com",
+  "openai.com",
+  "npmjs.org",
 ];
 const KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 

@@ -32,6 +32,16 @@ export function fillMirror(world: World, { name, port }: { name: string; port: n
   }
 }
 
+/** Serves one package of npm under its registry's name, as the world's stand-in of that registry. */
+export function fillNpmRegistry(world: World, registry: { host: string; name: string }): void {
+  const work = mkdtempSync(join(tmpdir(), "viv-npm-"));
+  try {
+    fillNpm(world.folderOf(registry.host), work, `https://${registry.host}`, registry.name);
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+}
+
 const WHEEL = "greeting-1.0.0-py3-none-any.whl";
 
 function fillPip(folder: string, work: string): void {
@@ -53,17 +63,17 @@ function fillPip(folder: string, work: string): void {
   writeFileSync(join(index, "index.html"), `<!doctype html><a href="${WHEEL}">${WHEEL}</a>`);
 }
 
-function fillNpm(folder: string, work: string, base = `https://${REGISTRIES.npm}`): void {
-  const [name, version] = ["greeting", "1.0.0"];
+function fillNpm(folder: string, work: string, base = `https://${REGISTRIES.npm}`, name = "greeting"): void {
+  const version = "1.0.0";
   mkdirSync(join(work, "package"));
   const manifest = { name, version, main: "index.js" };
   writeFileSync(join(work, "package/package.json"), JSON.stringify(manifest));
   writeFileSync(join(work, "package/index.js"), `module.exports = "${GREETING}";\n`);
-  const tarball = join(folder, "tarballs/greeting-1.0.0.tgz");
+  const tarball = join(folder, `tarballs/${name}-${version}.tgz`);
   mkdirSync(join(folder, "tarballs"));
   execFileSync("tar", ["-czf", tarball, "package"], { cwd: work });
   const integrity = `sha512-${createHash("sha512").update(readFileSync(tarball)).digest("base64")}`;
-  const dist = { tarball: `${base}/tarballs/greeting-1.0.0.tgz`, integrity };
+  const dist = { tarball: `${base}/tarballs/${name}-${version}.tgz`, integrity };
   const versions = { [version]: { ...manifest, dist } };
   writeFileSync(join(folder, name), JSON.stringify({ name, "dist-tags": { latest: version }, versions }));
 }
