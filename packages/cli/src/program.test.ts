@@ -245,6 +245,11 @@ test.each([
   [["connections"]],
   [["connections", "revoke", S1]],
   [["create", "--connect", "/nowhere/connections.json"]],
+  [["registry"]],
+  [["registry", "login", "ghcr.io"]],
+  [["registry", "login", "--username", "me"]],
+  [["registry", "login", "ghcr.io", "--username", "me", "--secret", "not-a-variable"]],
+  [["registry", "logout"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
@@ -303,6 +308,9 @@ test.each([
   ["connect"],
   ["connections ls"],
   ["connections revoke"],
+  ["registry login"],
+  ["registry ls"],
+  ["registry logout"],
 ])("%s --help has examples", async (verb) => {
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);

@@ -36,6 +36,7 @@ import { pauseCommand } from "./commands/pause.ts";
 import { projectCommand } from "./commands/project/project.ts";
 import { psCommand } from "./commands/ps.ts";
 import { readyCommand } from "./commands/ready.ts";
+import { registryCommand } from "./commands/registry/registry.ts";
 import { restoreCommand } from "./commands/restore.ts";
 import { restoreBackupCommand } from "./commands/restore-backup.ts";
 import { resumeCommand } from "./commands/resume.ts";
@@ -114,6 +115,7 @@ const VERBS = {
     secretCommand,
     connectCommand,
     connectionsCommand,
+    registryCommand,
     kekCommand,
     auditCommand,
   ],

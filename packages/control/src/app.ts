@@ -58,6 +58,7 @@ import { addPreviewRoutes } from "./previews/routes.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addProjectRoutes } from "./projects/routes.ts";
+import { addRegistryRoutes } from "./registries/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
 import { addTemplateRoutes } from "./saved-state/template-routes.ts";
@@ -383,6 +384,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
   addVolumeRoutes(server, parts);
+  addRegistryRoutes(server, parts);
   addArtifactRoutes(server, parts);
   addEgressRoutes(server, parts);
   addConnectionRoutes(server, parts);

@@ -51,6 +51,9 @@ export type {
   ProjectList,
   ProjectPatch,
   ProjectRecord as Project,
+  RegistryCredential,
+  RegistryCredentialCreate,
+  RegistryCredentialList,
   RunRequest,
   RunResult,
   SessionCreate,
@@ -85,6 +88,7 @@ export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
 export type { Preview } from "./network/preview.ts";
 export type { Org, OrgCap } from "./org.ts";
 export type { LogChunk, Processes } from "./processes.ts";
+export type { Registries } from "./registries.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 export type { Tokens } from "./tokens.ts";

@@ -1,7 +1,7 @@
 /** `viv connect`: adds a Connection to a session, or replaces one. */
 import { type Connection, type Session, VivariumError } from "@vivarium/sdk";
 import { type AllowRule, collectAllow, toAllow } from "../args/allow-rules.ts";
-import { parseSecretPlace, readConnectionSecret } from "../args/connection-secret.ts";
+import { parseSecretPlace, readSecretValue } from "../args/secret-value.ts";
 import type { SecretPlace } from "../args/secrets.ts";
 import { parseLongDuration } from "../args/values.ts";
 import { renderConnection } from "../print/connection.ts";
@@ -56,7 +56,7 @@ async function connectSession(call: Call<ConnectOptions>, reference: string, ori
   const { config, terminal, options } = call;
   const allow = toAllow(options.allow);
   const { session } = await call.find(reference);
-  const secret = await readConnectionSecret(options.secret, {
+  const secret = await readSecretValue(options.secret, {
     terminal,
     variable: config.variable,
     question: `Credential for ${origin}: `,

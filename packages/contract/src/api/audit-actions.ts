@@ -24,6 +24,8 @@ const WITH_THE_CHANGE = {
   createVolume: "volume.create",
   growVolume: "volume.grow",
   deleteVolume: "volume.delete",
+  createRegistryCredential: "registry_credential.create",
+  deleteRegistryCredential: "registry_credential.delete",
   setEgress: "egress.set",
   setOrgEgressCap: "org.set_egress_cap",
   exposePort: "preview.expose",

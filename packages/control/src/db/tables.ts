@@ -23,6 +23,7 @@ export interface Tables {
   template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
   volumes: VolumeTable;
+  registry_credentials: RegistryCredentialTable;
   artifacts: ArtifactTable;
   artifact_files: ArtifactFileTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
@@ -293,6 +294,19 @@ export interface VolumeTable {
   created_at: Generated<Date>;
   session_id: string | null;
   last_saved_at: Date | null;
+}
+
+export interface RegistryCredentialTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+  registry_host: string;
+  username: string;
+  kek_id: string;
+  data_key: Buffer;
+  sealed: Buffer;
+  created_at: Generated<Date>;
 }
 
 export interface ArtifactTable {

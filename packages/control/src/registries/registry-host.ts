@@ -1,0 +1,19 @@
+/** Brings the name of a registry into the one form by which credentials and images are compared. */
+import { mayBePublic } from "@vivarium/oci/public-address";
+import { normalRegistry } from "@vivarium/oci/reference";
+import { ApiError } from "../errors/api-error.ts";
+
+export function readRegistryHost(text: string): string {
+  const registry = normalRegistry(text);
+  if (registry === undefined)
+    throw new ApiError(
+      "validation",
+      "registry_host: must be the host of a registry, host or host:port, without scheme and path, such as ghcr.io",
+    );
+  if (!mayBePublic(registry.replace(/:\d+$/, "")))
+    throw new ApiError(
+      "validation",
+      "registry_host: must be a registry on the internet, not a private address or a name of this host",
+    );
+  return registry;
+}
