@@ -23,7 +23,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["moves"],
     ["checkpoints", "templates", "guest", "previews"],
     ["starts", "exec", "files", "terminals", "service"],
-    ["artifacts", "processes", "runs", "saved-state"],
+    ["artifacts", "builds", "processes", "runs", "saved-state"],
     ["upkeep"],
   ],
   node: [

@@ -20,6 +20,7 @@ const WITH_THE_CHANGE = {
   extendArtifact: "artifact.extend",
   deleteArtifact: "artifact.delete",
   saveTemplate: "template.save",
+  importTemplate: "template.import",
   deleteTemplate: "template.delete",
   createVolume: "volume.create",
   growVolume: "volume.grow",

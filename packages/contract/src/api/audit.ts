@@ -24,6 +24,7 @@ export const AuditMeta = named("AuditMeta", {
   children: z.array(z.string()).optional().meta({ description: "sessions that a fork made" }),
   wake_at: timestamp.nullish(),
   template: z.string().optional(),
+  image: z.string().optional().meta({ description: "of a template: what it is made of" }),
   volume_id: z.string().optional(),
   size_gb: z.int().optional().meta({ description: "of a volume; `before_gb`: before it grew" }),
   before_gb: z.int().optional(),

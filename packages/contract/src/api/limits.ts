@@ -109,6 +109,11 @@ export const LIMITS = {
   pageDefault: 50,
   pageMax: 200,
   descriptionChars: 512,
+  imageReferenceChars: 1_024,
+  templateBuildsPerOrg: 5,
+  templateBuildsPerNode: 20,
+  templateBuildAttempts: 3,
+  templateBuildMs: 1 * HOUR_MS,
 
   artifactPaths: 64,
   artifactFiles: 10_000,

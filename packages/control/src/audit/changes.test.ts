@@ -83,6 +83,7 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["extendArtifact", "POST /v1/artifacts/:aid/extend", { ttl_days: 8 }],
   ["deleteArtifact", "DELETE /v1/artifacts/:aid"],
   ["saveTemplate", "POST /v1/sessions/:id/templates", { name: "mine" }],
+  ["importTemplate", "POST /v1/templates", { name: "imported", from_image: "debian" }],
   ["deleteTemplate", "DELETE /v1/templates/mine"],
   ["createVolume", "POST /v1/volumes"],
   ["growVolume", "PATCH /v1/volumes/:vid", { size_gb: 2 }],

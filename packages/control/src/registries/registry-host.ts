@@ -10,10 +10,15 @@ export function readRegistryHost(text: string): string {
       "validation",
       "registry_host: must be the host of a registry, host or host:port, without scheme and path, such as ghcr.io",
     );
-  if (!mayBePublic(registry.replace(/:\d+$/, "")))
+  if (!isOnInternet(registry))
     throw new ApiError(
       "validation",
       "registry_host: must be a registry on the internet, not a private address or a name of this host",
     );
   return registry;
+}
+
+/** Whether a registry, in its one form, may be one of the internet: false for private addresses and names of this host. */
+export function isOnInternet(registry: string): boolean {
+  return mayBePublic(registry.replace(/:\d+$/, ""));
 }

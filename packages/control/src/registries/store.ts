@@ -31,6 +31,24 @@ export async function listCredentialRows(db: Queries, scope: Scope): Promise<Cre
     .execute();
 }
 
+/** The newest credential of exactly this project, or without one of the organisation itself, for a registry. */
+export async function findForRegistry(
+  db: Queries,
+  { orgId, projectId }: Scope,
+  registry: string,
+): Promise<CredentialRow | undefined> {
+  return await db
+    .selectFrom("registry_credentials")
+    .selectAll()
+    .where("org_id", "=", orgId)
+    .where("project_id", "is not distinct from", projectId)
+    .where("registry_host", "=", registry)
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
 export async function countCredentials(db: Queries, orgId: string): Promise<number> {
   const { count } = await db
     .selectFrom("registry_credentials")
