@@ -372,6 +372,19 @@ export const credentials: Defence[] = [
   },
   {
     row: "Z-03",
+    off: "the registry in the seal of its credential",
+    edits: [
+      {
+        file: `${CONTROL}/registries/seal.ts`,
+        text: "`registry|${host}|${username}`",
+        instead: "`registry|${host.slice(0, 0)}|${username}`",
+      },
+    ],
+    file: `${CONTROL}/registries/registries.test.ts`,
+    test: "does not open in a row whose registry was changed, which can be deleted all the same",
+  },
+  {
+    row: "Z-03",
     off: "that sealed bytes are whole",
     edits: [
       {

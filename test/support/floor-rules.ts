@@ -15,7 +15,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["access", "jobs"],
     ["http"],
     ["audit", "fleet", "secrets", "connection-records", "artifact-records"],
-    ["sessions"],
+    ["sessions", "registries"],
     ["events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations", "volumes"],
     ["egress"],
@@ -23,7 +23,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["moves"],
     ["checkpoints", "templates", "guest", "previews"],
     ["starts", "exec", "files", "terminals", "service"],
-    ["artifacts", "processes", "runs", "saved-state"],
+    ["artifacts", "builds", "processes", "runs", "saved-state"],
     ["upkeep"],
   ],
   node: [

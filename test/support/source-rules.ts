@@ -62,7 +62,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   http1: ["kit"],
   objects: ["kit"],
   oci: ["kit"],
-  control: ["contract", "http1", "kit", "objects"],
+  control: ["contract", "http1", "kit", "objects", "oci"],
   node: ["contract", "kit"],
   gateway: ["contract", "http1", "kit"],
   sdk: ["contract"],

@@ -199,6 +199,9 @@ test.each([
   [["checkpoint"]],
   [["checkpoint", "frob"]],
   [["template", "save", S1]],
+  [["template", "import"]],
+  [["template", "import", "debian"]],
+  [["template", "log"]],
   [["volume", "create", "--size", "0"]],
   [["volume", "attach"]],
   [["volume", "grow", "vol_1"]],
@@ -245,6 +248,11 @@ test.each([
   [["connect"]],
   [["connect", "revoke", S1]],
   [["create", "--connect", "/nowhere/connections.json"]],
+  [["registry"]],
+  [["registry", "login", "ghcr.io"]],
+  [["registry", "login", "--username", "me"]],
+  [["registry", "login", "ghcr.io", "--username", "me", "--secret", "not-a-variable"]],
+  [["registry", "logout"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
@@ -267,6 +275,8 @@ test.each([
   ["checkpoint rm"],
   ["restore"],
   ["template save"],
+  ["template import"],
+  ["template log"],
   ["template ls"],
   ["template rm"],
   ["volume create"],
@@ -304,6 +314,9 @@ test.each([
   ["connect ls"],
   ["connect rotate"],
   ["connect revoke"],
+  ["registry login"],
+  ["registry ls"],
+  ["registry logout"],
 ])("%s --help has examples", async (verb) => {
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);

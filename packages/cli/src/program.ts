@@ -35,6 +35,7 @@ import { pauseCommand } from "./commands/pause.ts";
 import { projectCommand } from "./commands/project/project.ts";
 import { psCommand } from "./commands/ps.ts";
 import { readyCommand } from "./commands/ready.ts";
+import { registryCommand } from "./commands/registry/registry.ts";
 import { restoreCommand } from "./commands/restore.ts";
 import { restoreBackupCommand } from "./commands/restore-backup.ts";
 import { resumeCommand } from "./commands/resume.ts";
@@ -106,7 +107,16 @@ const VERBS = {
     templateCommand,
     volumeCommand,
   ],
-  Access: [keyCommand, projectCommand, tokenCommand, secretCommand, connectCommand, kekCommand, auditCommand],
+  Access: [
+    keyCommand,
+    projectCommand,
+    tokenCommand,
+    secretCommand,
+    connectCommand,
+    registryCommand,
+    kekCommand,
+    auditCommand,
+  ],
 } as const;
 
 /** Verbs that exit with the code of the program they run: a failure of viv itself exits with 125. */

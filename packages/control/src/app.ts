@@ -21,6 +21,9 @@ import { auditKeyOf } from "./audit/entry.ts";
 import { EntryQueue } from "./audit/entry-queue.ts";
 import { extendChains, keepHeads } from "./audit/extend-chain.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
+import type { BuildDeps } from "./builds/deps.ts";
+import { addBuildRoutes } from "./builds/routes.ts";
+import { runBuilds } from "./builds/run-builds.ts";
 import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
 import { noteUses } from "./connections/note-uses.ts";
 import { addConnectionRoutes } from "./connections/routes.ts";
@@ -58,6 +61,7 @@ import { addPreviewRoutes } from "./previews/routes.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addProjectRoutes } from "./projects/routes.ts";
+import { addRegistryRoutes } from "./registries/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
 import { addTemplateRoutes } from "./saved-state/template-routes.ts";
@@ -382,7 +386,9 @@ function addRoutes(server: Server, parts: Parts): void {
   addAuditRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
+  addBuildRoutes(server, parts);
   addVolumeRoutes(server, parts);
+  addRegistryRoutes(server, parts);
   addArtifactRoutes(server, parts);
   addEgressRoutes(server, parts);
   addConnectionRoutes(server, parts);
@@ -390,9 +396,10 @@ function addRoutes(server: Server, parts: Parts): void {
   addEventRoutes(server, parts);
 }
 
-function jobHandlers(deps: ArtifactDeps): Record<JobKindName, JobHandler> {
+function jobHandlers(deps: ArtifactDeps & BuildDeps): Record<JobKindName, JobHandler> {
   return {
     artifact_capture: (id, stopping) => captureArtifact(deps, id, stopping),
+    template_builds: (input, stopping) => runBuilds(deps, input, stopping),
     artifact_removal: (input, stopping) => removeObjects(deps, input, stopping),
   };
 }

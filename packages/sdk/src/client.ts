@@ -15,6 +15,7 @@ import { Events } from "./events.ts";
 import { Keys, Projects } from "./keys.ts";
 import { Operator } from "./operator.ts";
 import { Org } from "./org.ts";
+import { Registries } from "./registries.ts";
 import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 import { Templates } from "./templates.ts";
@@ -59,6 +60,8 @@ export class Client {
   readonly templates: Templates;
   /** Disks that outlive sessions. */
   readonly volumes: Volumes;
+  /** Credentials for registries of container images. */
+  readonly registries: Registries;
   /** Credentials that the service adds to requests of sessions. */
   readonly connections: Connections;
   /** Settings for all sessions of the organisation. */
@@ -88,6 +91,7 @@ export class Client {
     this.artifacts = new Artifacts(this.#transport);
     this.templates = new Templates(this.#transport);
     this.volumes = new Volumes(this.#transport);
+    this.registries = new Registries(this.#transport);
     this.connections = new Connections(this.#transport);
     this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);

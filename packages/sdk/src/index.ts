@@ -12,6 +12,7 @@ export type {
   AuditLink,
   BatchExecRequest,
   BatchExecResult,
+  BuildLines,
   Checkpoint,
   CheckpointCreate,
   CheckpointList,
@@ -51,6 +52,9 @@ export type {
   ProjectList,
   ProjectPatch,
   ProjectRecord as Project,
+  RegistryCredential,
+  RegistryCredentialCreate,
+  RegistryCredentialList,
   RunRequest,
   RunResult,
   SessionCreate,
@@ -58,6 +62,7 @@ export type {
   SessionList,
   SessionRecord,
   Template,
+  TemplateImport,
   TemplateList,
   TemplateSave,
   TokenCreate,
@@ -85,6 +90,7 @@ export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
 export type { Preview } from "./network/preview.ts";
 export type { Org, OrgCap } from "./org.ts";
 export type { LogChunk, Processes } from "./processes.ts";
+export type { Registries } from "./registries.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 export type { Tokens } from "./tokens.ts";

@@ -204,3 +204,19 @@ test("a session past its lifetime refuses with its code and for good", async () 
   });
   expect(seen).toHaveLength(1);
 });
+
+test("an import is sent once, and the log is that of a version", async () => {
+  const { client, seen } = await serve(({ request }, response, count) => {
+    if (count === 1) return response.destroy();
+    json(response, 200, request.includes("/log") ? { lines: [] } : { ...template, status: "queued" });
+  });
+  const body = { name: "t", from_image: "debian:13" };
+  await expect(client.templates.import(body)).rejects.toThrow();
+  expect(await client.templates.import(body)).toMatchObject({ status: "queued" });
+  expect(await client.templates.log("t@2")).toEqual({ lines: [] });
+  expect(seen.map(({ request, body: sent }) => [request, sent])).toEqual([
+    ["POST /v1/templates", body],
+    ["POST /v1/templates", body],
+    ["GET /v1/templates/t%402/log", ""],
+  ]);
+});

@@ -1,5 +1,11 @@
 /** `client.templates`, the calls about templates. */
-import type { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
+import type {
+  BuildLines,
+  Template,
+  TemplateImport,
+  TemplateList,
+  TemplateSave,
+} from "@vivarium/contract/api";
 import {
   type CallOptions,
   getJson,
@@ -29,6 +35,29 @@ export class Templates {
   save(sessionId: string, request: TemplateSave, options: TimedOptions = {}): Promise<Template> {
     const path = sessionPath(sessionId, "/templates");
     return postJson(this.#transport, path, request, { ...options, repeatable: false });
+  }
+
+  /**
+   * Makes a template of a container image. If the name exists, this adds a version. Resolves once the import is queued:
+   * `get` shows how far it is. Of a private image the service pulls with the credential of `client.registries`.
+   *
+   * @example
+   * await client.templates.import({ name: "rust", from_image: "rust:1.90" });
+   * const { status, progress, build_error } = await client.templates.get("rust");
+   */
+  import(request: TemplateImport, options: CallOptions = {}): Promise<Template> {
+    // Never sent twice: the second one would be refused for the first, or add a version.
+    return postJson(this.#transport, "/v1/templates", request, { ...options, repeatable: false });
+  }
+
+  /**
+   * The last lines of an import's log: of the newest one, or with `name@version` of that version's.
+   *
+   * @example
+   * const { lines } = await client.templates.log("rust");
+   */
+  log(name: string, options: CallOptions = {}): Promise<BuildLines> {
+    return getJson(this.#transport, `${templatePath(name)}/log`, options);
   }
 
   /**

@@ -10,7 +10,7 @@ export const KekStatus = named("KekStatus", {
     z.object({
       id: z.string(),
       is_loaded: z.boolean(),
-      /** Sessions and checkpoints whose data key it wraps: it is needed until there are none. */
+      /** Sessions, checkpoints and others whose data key it wraps: it is needed until there are none. */
       data_keys: z.int(),
     }),
   ),

@@ -16,6 +16,7 @@ export const ID_PREFIXES = {
   checkpoint: "chk_",
   artifact: "art_",
   volume: "vol_",
+  registryCredential: "rcr_",
   project: "prj_",
   org: "org_",
   apiKey: "key_",

@@ -17,6 +17,7 @@ export * from "./limits.ts";
 export * from "./previews.ts";
 export * from "./processes.ts";
 export * from "./projects.ts";
+export * from "./registries.ts";
 export * from "./runs.ts";
 export * from "./service.ts";
 export * from "./sessions.ts";

@@ -68,7 +68,7 @@ export const STATE_KEY_HEADER = "vivarium-state-key";
 export const StateKeyText = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
 
 export const StartSpec = z.object({
-  /** Template and version that the node lists in NodeInfo; `base` is the default template. */
+  /** Template and version that the node lists in NodeInfo, or the id of a build; `base` is the default template. */
   template: z.string(),
   size: z.enum(SIZE_NAMES as [string, ...string[]]),
   hostname: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/),
@@ -200,6 +200,8 @@ export const NodeInfo = z.object({
       origin: TemplateOrigin.optional(),
     }),
   ),
+  /** Whether images can be built here (builds.ts). Absent: no. */
+  builds: z.boolean().optional(),
   /** Machines loaded ahead: of a template in a size, or of a snapshot that is started from often. */
   warm: z.array(ReadyMachines.extend({ snapshot_id: z.string().optional() })).optional(),
   /**

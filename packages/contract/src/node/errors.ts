@@ -37,6 +37,8 @@ export const OWN_ERRORS = {
     status: 409,
     meaning: "the state was saved by an earlier version, whose machines have no disk for a volume",
   },
+  build_not_found: { status: 404, meaning: "no such build on this node" },
+  build_conflict: { status: 409, meaning: "the build exists with other parameters" },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },

@@ -7,6 +7,15 @@ import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
+import {
+  buildId,
+  buildStatus,
+  deleteBuild,
+  findBuild,
+  interruptBuilds,
+  listBuilds,
+  putBuild,
+} from "./builds.ts";
 import { putConnections, putLease } from "./connections.ts";
 import { exec, putFile } from "./exec.ts";
 import { serveGuest } from "./guest.ts";
@@ -27,6 +36,7 @@ import { stateKeyOf } from "./state-key.ts";
 import { serveUpgrade } from "./streams.ts";
 import { deleteVolume, listVolumes, putVolume, volumeId } from "./volumes.ts";
 
+export { BuildFailed } from "./builds.ts";
 export { GuestRequest } from "./guest.ts";
 export { Output } from "./output.ts";
 export { Refusal } from "./refusal.ts";
@@ -59,7 +69,7 @@ export class FakeNode extends NodeState {
 
   /**
    * Simulates the death of the daemon: its socket refuses connections, its machines keep running, and it has forgotten
-   * the Connections of sessions.
+   * the Connections of sessions and what its builds need.
    */
   async goDown(): Promise<void> {
     const server = this.#server;
@@ -75,6 +85,7 @@ export class FakeNode extends NodeState {
     server.closeAllConnections();
     this.cutStreams();
     await Promise.all([stopped, ...closed]);
+    await interruptBuilds(this);
   }
 
   /** Simulates a restart of the daemon; machines keep running. */
@@ -130,6 +141,11 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "GET volumes": (node) => ({ volumes: listVolumes(node) }),
   "PUT volumes/:id": (node, { id, json }) => putVolume(node, volumeId(id), json),
   "DELETE volumes/:id": (node, { id }) => deleteVolume(node, volumeId(id)),
+  "GET builds": (node) => ({ builds: listBuilds(node) }),
+  "PUT builds/:id": (node, { id, json }) => putBuild(node, buildId(id), json),
+  "GET builds/:id": (node, { id }) => buildStatus(node, findBuild(node, buildId(id))),
+  "GET builds/:id/log": (node, { id }) => ({ lines: findBuild(node, buildId(id)).log.slice(-1_000) }),
+  "DELETE builds/:id": (node, { id }) => deleteBuild(node, buildId(id)),
   "PUT previews": (node, { json }) => putPreviews(node, json),
   "PUT connections": (node, { json }) => putLease(node, json),
   "PUT connections/:id": (node, { id, json }) => putConnections(node, id, json),

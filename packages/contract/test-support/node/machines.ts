@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { canStartBuild } from "./builds.ts";
 import { FakeMachine } from "./machine.ts";
 import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
@@ -69,7 +70,8 @@ async function start(
   return machine;
 }
 
-function assertCanStart({ info }: NodeState, spec: StartSpec, snapshot: FakeSnapshot | undefined): void {
+function assertCanStart(state: NodeState, spec: StartSpec, snapshot: FakeSnapshot | undefined): void {
+  const { info } = state;
   const [template, version] = spec.template.split("@");
   const isBaseline = (one: (typeof info.baselines)[number]) =>
     one.template === template && one.size === spec.size && (version ?? one.version) === one.version;
@@ -77,7 +79,7 @@ function assertCanStart({ info }: NodeState, spec: StartSpec, snapshot: FakeSnap
     throw new Refusal("invalid", `size: the snapshot is of size ${snapshot.size}`);
   if (snapshot?.memory === false && spec.resume)
     throw new Refusal("invalid", "resume: the snapshot has no memory, so no machine continues from it");
-  if (!snapshot && !info.baselines.some(isBaseline))
+  if (!snapshot && !info.baselines.some(isBaseline) && !canStartBuild(state, spec.template, spec.size))
     throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
   if (info.has_disk_room === false) throw new Refusal("disk_pressure", "not enough free disk");
   if (snapshot?.isUnfit && !spec.resume)

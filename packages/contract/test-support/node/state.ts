@@ -4,6 +4,7 @@ import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type {
+  BuildStage,
   ConnectionLease,
   ExecCall,
   NetworkReport,
@@ -15,6 +16,7 @@ import type {
   StartSpec,
   WakeOutcome,
 } from "@vivarium/contract/node";
+import type { FakeBuild, FakeImage } from "./builds.ts";
 import type { GuestRequest } from "./guest.ts";
 import { FakeMachine } from "./machine.ts";
 import type { Output } from "./output.ts";
@@ -59,6 +61,7 @@ export class NodeState {
     has_disk_room: true,
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
     gateway: true,
+    builds: true,
   };
 
   /** How machines run that are started from now on. */
@@ -71,6 +74,9 @@ export class NodeState {
   readonly snapshots = new Map<string, FakeSnapshot>();
   readonly saving = new Map<string, UnderWay<SnapshotSpec, FakeSnapshot>>();
   readonly volumes = new Map<string, FakeVolume>();
+  readonly builds = new Map<string, FakeBuild>();
+  /** Images of the registries, by their reference in full. */
+  readonly images = new Map<string, FakeImage>();
   /** Networks in force, by machine id. */
   readonly networks = new Map<string, NetworkSpec>();
   /** Preview routes; `forgetPreviews` drops them. */
@@ -103,6 +109,8 @@ export class NodeState {
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
   /** Runs before a volume is made or deleted. */
   onVolume: (volumeId: string) => Promise<void> | void = () => {};
+  /** Runs at the beginning of each stage of a build; may throw a BuildFailed. */
+  onBuild: (buildId: string, stage: BuildStage) => Promise<void> | void = () => {};
   /** Runs before a network is in force. */
   onNetwork: (machineId: string, spec: NetworkSpec) => Promise<void> | void = () => {};
   /** Runs before routes are in force. */

@@ -85,10 +85,17 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["extendArtifact", "POST /v1/artifacts/:aid/extend", { ttl_days: 8 }],
   ["deleteArtifact", "DELETE /v1/artifacts/:aid"],
   ["saveTemplate", "POST /v1/sessions/:id/templates", { name: "mine" }],
+  ["importTemplate", "POST /v1/templates", { name: "imported", from_image: "debian" }],
   ["deleteTemplate", "DELETE /v1/templates/mine"],
   ["createVolume", "POST /v1/volumes"],
   ["growVolume", "PATCH /v1/volumes/:vid", { size_gb: 2 }],
   ["deleteVolume", "DELETE /v1/volumes/:vid"],
+  [
+    "createRegistryCredential",
+    "POST /v1/registry-credentials",
+    { name: "hub", registry_host: "docker.io", username: "u", secret: "hunter6" },
+  ],
+  ["deleteRegistryCredential", "DELETE /v1/registry-credentials/hub"],
   ["forkSession", "POST /v1/sessions/:id/fork", { count: 2 }],
   ["createProject", "POST /v1/projects", { name: "web" }],
   ["updateProject", "PATCH /v1/projects/:pid", { name: "site" }],
@@ -155,7 +162,7 @@ test("each change of the interface leaves exactly one entry of its caller, and n
     id: await control.createLive(),
     bound: await control.createLive({ connections: [connection] }),
   };
-  const secrets = ["hunter2", "hunter3", "hunter4", "hunter5", control.key];
+  const secrets = ["hunter2", "hunter3", "hunter4", "hunter5", "hunter6", control.key];
   const fill = (text: string) =>
     text.replace(/:(id|bound|cid|aid|pid|kid|vid|hash)\b/g, (_all, name) => ids[name] ?? "");
   const requests: [operation: keyof typeof AUDIT_ACTIONS, requestId: string][] = [];
@@ -205,6 +212,7 @@ test("reads, and changes that change nothing, leave no entry", async () => {
     [`POST /v1/sessions/${id}/resume`],
     [`POST /v1/sessions/${id}/unexpose`, { body: { port: 9 } }],
     ["POST /v1/sessions", repeated],
+    ["DELETE /v1/registry-credentials/none"],
   ];
   const requests: [call: string, requestId: string][] = [];
   for (const [call, ask] of ineffective) requests.push([call, (await asked(call, ask)).id]);

@@ -47,7 +47,7 @@ async function listSnapshots(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query(
     `select snapshot_id as id from sessions
        where snapshot_id is not null and state in ('paused', 'lifetime_expired')
-     union select id from checkpoints union select id from templates order by id`,
+     union select id from checkpoints union select id from templates where session_id is not null order by id`,
   );
   return rows.map(({ id }) => id);
 }

@@ -346,6 +346,25 @@ create table projects (
 );
 CREATE UNIQUE INDEX projects_name ON public.projects USING btree (org_id, name) WHERE (deleted_at IS NULL);
 
+create table registry_credentials (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  name text not null,
+  registry_host text not null,
+  username text not null,
+  kek_id text not null,
+  data_key bytea not null,
+  sealed bytea not null,
+  created_at timestamp(3) with time zone not null default now(),
+  constraint registry_credentials_id_check CHECK ((id ~ '^rcr_[a-z0-9]{21}$'::text)),
+  constraint registry_credentials_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint registry_credentials_pkey PRIMARY KEY (id),
+  constraint registry_credentials_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id)
+);
+CREATE INDEX registry_credentials_kek ON public.registry_credentials USING btree (kek_id);
+CREATE UNIQUE INDEX registry_credentials_name ON public.registry_credentials USING btree (org_id, COALESCE(project_id, ''::text), name);
+
 create table schema_migrations (
   number integer not null,
   name text not null,
@@ -501,6 +520,39 @@ create table snapshot_names (
   constraint snapshot_names_pkey PRIMARY KEY (id)
 );
 
+create table template_builds (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  seq bigint not null,
+  name text not null,
+  version integer not null,
+  description text,
+  reference text not null,
+  credentials_of text,
+  sizes text[] not null,
+  state text not null default 'queued'::text,
+  created_at timestamp(3) with time zone not null default now(),
+  attempts integer not null default 0,
+  begun_at timestamp(3) with time zone,
+  not_before timestamp(3) with time zone,
+  claimed_until timestamp(3) with time zone,
+  progress jsonb,
+  error text,
+  log jsonb,
+  constraint template_builds_credentials_of_fkey FOREIGN KEY (credentials_of) REFERENCES projects(id),
+  constraint template_builds_error CHECK (((error IS NOT NULL) = (state = 'failed'::text))),
+  constraint template_builds_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),
+  constraint template_builds_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint template_builds_org_id_name_version_key UNIQUE (org_id, name, version),
+  constraint template_builds_pkey PRIMARY KEY (id),
+  constraint template_builds_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
+  constraint template_builds_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'building'::text, 'ready'::text, 'failed'::text]))),
+  constraint template_builds_version_check CHECK ((version >= 1))
+);
+CREATE INDEX template_builds_queue ON public.template_builds USING btree (seq) WHERE (state = ANY (ARRAY['queued'::text, 'building'::text]));
+CREATE UNIQUE INDEX template_builds_unfinished ON public.template_builds USING btree (org_id, COALESCE(project_id, ''::text), name) WHERE (state = ANY (ARRAY['queued'::text, 'building'::text]));
+
 create table template_names (
   org_id text not null,
   name text not null,
@@ -517,7 +569,7 @@ create table templates (
   name text not null,
   version integer not null,
   description text,
-  session_id text not null,
+  session_id text,
   has_memory boolean not null,
   created_at timestamp(3) with time zone not null default now(),
   size text not null,
@@ -526,12 +578,15 @@ create table templates (
   kek_id text,
   data_key bytea,
   state_key bytea,
+  source_image text,
+  sizes text[],
   constraint templates_data_key CHECK ((((kek_id IS NULL) = (data_key IS NULL)) AND ((data_key IS NULL) = (state_key IS NULL)))),
   constraint templates_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),
   constraint templates_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint templates_org_id_name_version_key UNIQUE (org_id, name, version),
   constraint templates_pkey PRIMARY KEY (id),
   constraint templates_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
+  constraint templates_source CHECK ((((session_id IS NULL) = (source_image IS NOT NULL)) AND ((source_image IS NULL) = (sizes IS NULL)))),
   constraint templates_version_check CHECK ((version >= 1))
 );
 CREATE INDEX templates_kek ON public.templates USING btree (kek_id) WHERE (kek_id IS NOT NULL);

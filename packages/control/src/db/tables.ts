@@ -1,5 +1,7 @@
 import type {
   AuthType,
+  BuildLines,
+  BuildProgress,
   Capability,
   CreateTiming,
   KeyRole,
@@ -22,7 +24,9 @@ export interface Tables {
   checkpoints: CheckpointTable;
   template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
+  template_builds: TemplateBuildTable;
   volumes: VolumeTable;
+  registry_credentials: RegistryCredentialTable;
   artifacts: ArtifactTable;
   artifact_files: ArtifactFileTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
@@ -273,7 +277,7 @@ export interface TemplateTable {
   name: string;
   version: number;
   description: string | null;
-  session_id: string;
+  session_id: string | null;
   has_memory: boolean;
   created_at: Generated<Date>;
   size: string;
@@ -282,6 +286,30 @@ export interface TemplateTable {
   kek_id: string | null;
   data_key: Buffer | null;
   state_key: Buffer | null;
+  source_image: string | null;
+  sizes: string[] | null;
+}
+
+export interface TemplateBuildTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  seq: GeneratedAlways<number>;
+  name: string;
+  version: number;
+  description: string | null;
+  reference: string;
+  credentials_of: string | null;
+  sizes: string[];
+  state: Generated<"queued" | "building" | "ready" | "failed">;
+  created_at: Generated<Date>;
+  attempts: Generated<number>;
+  begun_at: Date | null;
+  not_before: Date | null;
+  claimed_until: Date | null;
+  progress: Json<BuildProgress | null> | null;
+  error: string | null;
+  log: Json<BuildLines["lines"] | null> | null;
 }
 
 export interface VolumeTable {
@@ -293,6 +321,19 @@ export interface VolumeTable {
   created_at: Generated<Date>;
   session_id: string | null;
   last_saved_at: Date | null;
+}
+
+export interface RegistryCredentialTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+  registry_host: string;
+  username: string;
+  kek_id: string;
+  data_key: Buffer;
+  sealed: Buffer;
+  created_at: Generated<Date>;
 }
 
 export interface ArtifactTable {

@@ -12,6 +12,10 @@ import {
   type TunnelSpec,
 } from "@vivarium/contract/guest";
 import {
+  BuildList,
+  BuildLog,
+  type BuildSpec,
+  BuildStatus,
   type ConnectionLease,
   ConnectionsKept,
   ConnectionsWanted,
@@ -20,6 +24,7 @@ import {
   MachineStatus,
   NetworkReport,
   type NetworkSpec,
+  type NodeErrorCode,
   NodeInfo,
   type PreviewTable,
   type SessionConnections,
@@ -142,6 +147,32 @@ export class NodeClient {
   async answerWake(wakeId: string, outcome: WakeOutcome): Promise<void> {
     const signal = AbortSignal.timeout(SHORT_CALL_MS);
     await this.#send("POST", `wakes/${encodeURIComponent(wakeId)}`, signal, outcome);
+  }
+
+  async listBuilds(): Promise<BuildStatus[]> {
+    return (await this.#read(BuildList, "builds")).builds;
+  }
+
+  /** Undefined if the node has no such build. */
+  async findBuild(buildId: string, signal?: AbortSignal): Promise<BuildStatus | undefined> {
+    return await orAbsent("build_not_found", () => this.#read(BuildStatus, `builds/${buildId}`, signal));
+  }
+
+  /** Lets a build wait for its turn, or begin again if it has failed. Hazard: the body may have a credential in the clear. */
+  async putBuild(buildId: string, spec: BuildSpec): Promise<BuildStatus> {
+    const signal = AbortSignal.timeout(SHORT_CALL_MS);
+    return parseAnswer(BuildStatus, await this.#send("PUT", `builds/${buildId}`, signal, spec));
+  }
+
+  /** Undefined if the node has no such build. */
+  async readBuildLog(buildId: string): Promise<BuildLog["lines"] | undefined> {
+    const log = await orAbsent("build_not_found", () => this.#read(BuildLog, `builds/${buildId}/log`));
+    return log?.lines;
+  }
+
+  /** Ends a build, and deletes what is left of it. Deleting an absent one succeeds. */
+  async deleteBuild(buildId: string): Promise<void> {
+    await this.#send("DELETE", `builds/${buildId}`, AbortSignal.timeout(DELETE_MS));
   }
 
   async listSnapshots(): Promise<SnapshotStatus[]> {
@@ -341,6 +372,14 @@ function* itemsOf<Item>(reader: ListReader<Item, unknown>, frame: Frame): Genera
   } catch (cause) {
     throw contractError(cause);
   }
+}
+
+/** Undefined if the node refuses the call with this code. */
+async function orAbsent<T>(code: NodeErrorCode, call: () => Promise<T>): Promise<T | undefined> {
+  return await call().catch((error: unknown) => {
+    if (error instanceof NodeError && error.code === code) return undefined;
+    throw error;
+  });
 }
 
 function parseAnswer<T>(schema: z.ZodType<T>, value: unknown): T {

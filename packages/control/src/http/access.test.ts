@@ -33,6 +33,8 @@ async function saveStateOf(id: string, key: string): Promise<Record<string, stri
   const made = await control.ask("POST /v1/api-keys", { key, body: { name } });
   const project = await control.ask("POST /v1/projects", { key, body: { name } });
   const volume = await control.ask("POST /v1/volumes", { key });
+  const credential = { name, registry_host: "ghcr.io", username: "u", secret: "s" };
+  expect((await control.ask(CREDENTIALS, { key, body: credential })).status).toBe(201);
   const artifact = await control.ask(`POST /v1/sessions/${id}/artifacts`, { key, body: { paths: ["a"] } });
   const [kid, pid, vid, aid] = [made.body.id, project.body.id, volume.body.id, artifact.body.id];
   return { id, cid: kept.body.checkpoint_id, aid, name, kid, pid, vid };
@@ -44,6 +46,10 @@ function fill(call: string, values: string | Record<string, string>): string {
     typeof values === "string" ? values : (values[name] ?? ""),
   );
 }
+
+const CREDENTIALS = "POST /v1/registry-credentials";
+/** Succeeds also where there is nothing to delete. */
+const ALSO_WHEN_ABSENT = "DELETE /v1/registry-credentials/:name";
 
 const CONNECTION = {
   origin: "https://api.example.com",
@@ -106,13 +112,18 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/checkpoints/:cid/sessions"],
   ["DELETE /v1/checkpoints/:cid"],
   ["GET /v1/templates"],
+  ["POST /v1/templates", { name: "imported", from_image: "debian" }],
   ["GET /v1/templates/:name"],
+  ["GET /v1/templates/:name/log"],
   ["DELETE /v1/templates/:name"],
   ["GET /v1/volumes"],
   ["POST /v1/volumes"],
   ["GET /v1/volumes/:vid"],
   ["PATCH /v1/volumes/:vid", { size_gb: 2 }],
   ["DELETE /v1/volumes/:vid"],
+  ["GET /v1/registry-credentials"],
+  [CREDENTIALS, { name: "another", registry_host: "ghcr.io", username: "u", secret: "s" }],
+  [ALSO_WHEN_ABSENT],
   ["GET /v1/sessions/:id/files?path=a"],
   ["PUT /v1/sessions/:id/files", { path: "a", content: "" }],
   ["POST /v1/sessions/:id/files", { op: "list" }],
@@ -186,7 +197,7 @@ describe.each(BY_ID)("%s", (call, body) => {
     const ids = [theirs, unknown, "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
     const answers = await Promise.all(ids.map((id) => control.ask(fill(call, id), { body })));
     for (const { status, body: answer, headers } of answers) {
-      expect(status).toBe(404);
+      expect(status).toBe(call === ALSO_WHEN_ABSENT ? 204 : 404);
       expect(answer).toEqual(answers[0]?.body);
       expect({ ...headers, "x-request-id": "", date: "" }).toEqual({
         ...answers[0]?.headers,
@@ -207,6 +218,8 @@ async function stillThere(
 ): Promise<number[]> {
   const { body } = await control.ask("GET /v1/api-keys", { key });
   expect(body.api_keys.map(({ id }: { id: string }) => id)).toContain(kid);
+  const { credentials } = (await control.ask("GET /v1/registry-credentials", { key })).body;
+  expect(credentials).toMatchObject([{ name }]);
   const paths = [`checkpoints/${cid}`, `templates/${name}`, `projects/${pid}`, `volumes/${vid}`];
   return await Promise.all(paths.map(async (path) => (await control.ask(`GET /v1/${path}`, { key })).status));
 }

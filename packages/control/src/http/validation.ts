@@ -6,8 +6,14 @@ import { oneLine } from "./render-error.ts";
 
 type Issue = z.core.$ZodIssue;
 const VALUE_CHARS = 60;
-/** Fields that may contain secrets: their values are never repeated. */
-const SECRET_FIELDS = new Set(["secrets", "env", "code", "connections", "authentication", "content"]);
+/**
+ * Fields that may contain secrets: their values are never repeated. A user name or a host of a registry may have been
+ * written with the password beside it.
+ */
+const SECRET_FIELDS = new Set([
+  ...["secrets", "secret", "env", "code", "connections", "authentication", "content"],
+  ...["username", "registry_host"],
+]);
 
 export const compileValidator: FastifySchemaCompiler<z.ZodType> =
   ({ schema, httpPart }) =>

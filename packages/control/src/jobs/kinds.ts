@@ -16,6 +16,11 @@ export interface JobKind {
 export const JOB_KINDS = {
   /** Copies files out of a machine into the object store. */
   artifact_capture: { retries: 4, backoffS: 2, expireS: 3_600, concurrency: 4, waiting: 1_000 },
+  /**
+   * Lets the node make templates of images, one after the other. There is one such job, for all builds; after a death or a
+   * failure the sweep adds another one, so that no build waits for the retries of earlier ones.
+   */
+  template_builds: { retries: 0, backoffS: 2, expireS: 7_200, concurrency: 1, waiting: 10 },
   /** Removes from the object store what a deleted, expired or failed artifact had there. */
   artifact_removal: { retries: 10, backoffS: 10, expireS: 3_600, concurrency: 2, waiting: 1_000 },
 } as const satisfies Record<string, JobKind>;

@@ -18,6 +18,7 @@ import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Database, Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { OpenRequests } from "../http/open-requests.ts";
+import { removeCredentialsOf } from "../registries/remove-of-project.ts";
 import { hasUnfinishedSessions } from "../sessions/store.ts";
 import {
   countProjects,
@@ -77,7 +78,7 @@ export async function patchProject(
   });
 }
 
-/** Its keys are revoked. Sessions that ended in it keep its id, and so do the records of their use. */
+/** Its keys are revoked, and its credentials for registries deleted. Sessions that ended in it keep its id, and so do the records of their use. */
 export async function deleteProject(
   deps: ProjectDeps,
   principal: Principal,
@@ -95,6 +96,7 @@ export async function deleteProject(
       throw new ApiError("conflict", "the project has sessions that have not ended: delete them first");
     await updateProject(tx, id, { deleted_at: new Date() });
     await appendEntry(deps, tx, { by, action: "project.delete", target: id, meta: { name: project.name } });
+    await removeCredentialsOf(deps, tx, { orgId: principal.orgId, projectId: id });
     const keys = await revokeKeysOf(tx, id);
     // The keys end with the project: the service revokes them, and each has an entry of its own.
     for (const key of keys)

@@ -10,6 +10,7 @@ import { type Control, eventually, startControl } from "../../test-support/contr
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { type Database, openDatabase } from "../db/pool.ts";
+import { openSecret } from "../registries/seal.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { KekSource } from "./kek-source.ts";
 import { Keyring } from "./keyring.ts";
@@ -70,7 +71,7 @@ async function addSessions(like: string): Promise<string[]> {
   return ids;
 }
 
-/** A sealed pause, a checkpoint and a template: what they are sealed with is the node's copy, and the database has it wrapped. */
+/** A sealed pause, a checkpoint, a template and a registry's credential: what they are sealed with is the node's copy, and the database has it wrapped. */
 async function saveSealed() {
   const id = await control.createLive({ secrets: { TOKEN: "of a paused session" } });
   const stateKey = control.node.machines.get(`${id}-1`)?.stateKey;
@@ -79,6 +80,8 @@ async function saveSealed() {
     200,
   );
   expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
+  const credential = { name: "hub", registry_host: "docker.io", username: "u", secret: "of a registry" };
+  expect((await control.ask("POST /v1/registry-credentials", { body: credential })).status).toBe(201);
   return {
     /** With the keys that the file has now alone, in a process that had no others. */
     expectToOpen: async () => {
@@ -88,6 +91,10 @@ async function saveSealed() {
         expect(rows.length, table).toBeGreaterThan(0);
         for (const row of rows) expect(await openStateKey(keyring, row), table).toBeDefined();
       }
+      const { rows: credentials } = await control.sql.query("select * from registry_credentials");
+      expect(await Promise.all(credentials.map((row) => openSecret(keyring, row)))).toEqual([
+        "of a registry",
+      ]);
       const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
       expect((await openStateKey(keyring, rows[0]))?.toString("base64url")).toBe(stateKey);
       await withMortal(control, "", async (mortal) => {

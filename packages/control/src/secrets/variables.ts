@@ -74,7 +74,8 @@ export function sealVariables(
   };
 }
 
-function noKey(field: string): ApiError {
+/** The refusal of a value that cannot be sealed. `field` is that of the request. */
+export function noKey(field: string): ApiError {
   const message = `${field}: this server has no encryption key configured, so it keeps none`;
   return new ApiError("unavailable", message, { retryAfterS: null });
 }

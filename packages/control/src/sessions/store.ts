@@ -104,6 +104,18 @@ export async function findSessionById(db: Queries, id: string): Promise<SessionR
   return await findSessions(db).where("id", "=", id).executeTakeFirst();
 }
 
+/** Whether a session is being started from what the node made of an image. */
+export async function isCreatedOn(db: Queries, baseline: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("state", "=", FIRST_STATE)
+    .where("baseline", "=", baseline)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 /** Sessions that are being created from the snapshot. */
 export async function listCreatingFrom(db: Queries, snapshotId: string): Promise<SessionRow[]> {
   return await findSessions(db)

@@ -123,10 +123,10 @@ export async function admitSession(
 
 /**
  * Refuses a size without a baseline. Allows every size if the node was never reached: provisioning waits for the node.
- * A start from a snapshot needs no baseline.
+ * A start from a snapshot needs no baseline, and one from a template of an image has its own.
  */
 function checkSize(info: NodeInfo | undefined, settings: Chosen & { size: Size }): void {
-  if (!info || settings.origin_snapshot_id) return;
+  if (!info || settings.origin_snapshot_id || settings.baseline) return;
   const sizes = new Set(baselinesFor(info, settings.template).map(({ size }) => size));
   if (sizes.has(settings.size)) return;
   const available = [...sizes].join(", ");

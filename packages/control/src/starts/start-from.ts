@@ -1,17 +1,17 @@
 /** Resolves the origin of a new session (a template or a checkpoint) and the settings that it inherits. */
 
-import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
+import { DEFAULT_SIZE, isSize, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { Scope } from "../access/principal.ts";
 import { getCheckpoint } from "../checkpoints/get.ts";
 import type { Queries } from "../db/pool.ts";
 import type { StoredPolicy } from "../egress/entry.ts";
-import type { ApiError } from "../errors/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { openStateKey } from "../secrets/state-key.ts";
 import { openCheckpointEnv } from "../secrets/variables.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
-import { resolveTemplate } from "../templates/resolve.ts";
+import { resolveTemplate, type SavedTemplate } from "../templates/resolve.ts";
 import type { StartDeps } from "./deps.ts";
 
 type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env"> & {
@@ -51,7 +51,7 @@ async function startFromTemplate(
   const template = request.template || BASE_TEMPLATE;
   const { version, saved, refusal } = await resolveTemplate(deps, tx, scope, template);
   const start = {
-    size: saved ? sizeOf("template", saved.size, request.size) : ((request.size ?? DEFAULT_SIZE) as Size),
+    size: saved ? sizeOfSaved(saved, request.size) : ((request.size ?? DEFAULT_SIZE) as Size),
     template,
     template_version: version,
     baseline: saved?.baseline ?? null,
@@ -63,7 +63,8 @@ async function startFromTemplate(
     // The template of a session that may hold secrets has no memory.
     may_hold_secrets: false,
     stateKey: saved ? await openStateKey(deps.keyring, saved.row) : undefined,
-    may_keep_alive: Boolean(saved),
+    // No program of an image runs.
+    may_keep_alive: Boolean(saved?.snapshotId),
   };
   return { start, refusal };
 }
@@ -86,6 +87,18 @@ async function startFromCheckpoint({ keyring }: StartDeps, tx: Queries, scope: S
     stateKey: await openStateKey(keyring, checkpoint),
     may_keep_alive: true,
   };
+}
+
+/** A template of an image can be started in each size in which it was baked. */
+function sizeOfSaved({ snapshotId, sizes }: SavedTemplate, asked: string | null | undefined): Size {
+  const [first = DEFAULT_SIZE] = sizes;
+  if (snapshotId !== null) return sizeOf("template", first, asked);
+  const size = asked ?? (sizes.includes(DEFAULT_SIZE) ? DEFAULT_SIZE : first);
+  if (isSize(size) && sizes.includes(size)) return size;
+  throw new ApiError(
+    "size_unavailable",
+    `size: the template was not made for ${size}; available: ${sizes.join(", ")}`,
+  );
 }
 
 /** A saved state can only be started in its own size. */

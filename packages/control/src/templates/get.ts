@@ -3,8 +3,9 @@ import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import { listBuilds } from "./build-store.ts";
 import { isOfficial, officialTemplate, officialVersions } from "./official.ts";
-import { toTemplate } from "./record.ts";
+import { toOwnTemplate } from "./record.ts";
 import { readReference } from "./reference.ts";
 import { listVersions } from "./store.ts";
 
@@ -22,10 +23,10 @@ export async function getTemplate(
     if (version !== undefined && !officialVersions(info, name).includes(version)) throw templateNotFound();
     return officialTemplate(info, name, version);
   }
-  const rows = await listVersions(db, scope, name);
-  const shown = version === undefined ? rows[0] : rows.find((row) => String(row.version) === version);
-  if (!shown) throw templateNotFound();
-  return toTemplate(shown, rows, info);
+  const own = { versions: await listVersions(db, scope, name), builds: await listBuilds(db, scope, name) };
+  const template = toOwnTemplate(own, info, version);
+  if (!template) throw templateNotFound();
+  return template;
 }
 
 export function templateNotFound(): ApiError {

@@ -2,8 +2,9 @@ import type { Template } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import { listBuilds } from "./build-store.ts";
 import { officialTemplates } from "./official.ts";
-import { toTemplate } from "./record.ts";
+import { toOwnTemplate } from "./record.ts";
 import { listVersions } from "./store.ts";
 
 /** Official templates, then the caller's own, each by name. A caller's template with an official name is hidden. */
@@ -14,7 +15,14 @@ export async function listTemplates(
   const info = await node.current();
   const official = officialTemplates(info);
   const taken = new Set(official.map(({ name }) => name));
-  const own = (await listVersions(db, scope)).filter(({ name }) => !taken.has(name));
-  const byName = [...Map.groupBy(own, ({ name }) => name).values()];
-  return [...official, ...byName.flatMap((rows) => (rows[0] ? [toTemplate(rows[0], rows, info)] : []))];
+  const versions = Map.groupBy(await listVersions(db, scope), ({ name }) => name);
+  const builds = Map.groupBy(await listBuilds(db, scope), ({ name }) => name);
+  const names = [...new Set([...versions.keys(), ...builds.keys()])]
+    .filter((name) => !taken.has(name))
+    .sort();
+  const own = names.flatMap((name) => {
+    const rows = { versions: versions.get(name) ?? [], builds: builds.get(name) ?? [] };
+    return toOwnTemplate(rows, info) ?? [];
+  });
+  return [...official, ...own];
 }

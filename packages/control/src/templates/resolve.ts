@@ -7,16 +7,27 @@ import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { StateKeyColumns } from "../secrets/state-key.ts";
+import { listBuilds } from "./build-store.ts";
 import { isOfficial, officialVersions } from "./official.ts";
 import { readReference, type TemplateReference } from "./reference.ts";
 import { lockVersion, type TemplateRow } from "./store.ts";
 
 export interface ResolvedTemplate {
   version: string | null;
-  /** The snapshot to start from, for a saved template. */
-  saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean; row: StateKeyColumns } | null;
+  /** For a template of the caller's. */
+  saved: SavedTemplate | null;
   /** The reason why the template cannot be started at the moment. */
   refusal?: ApiError;
+}
+
+export interface SavedTemplate {
+  /** The snapshot to start from; null: it is made of an image, and machines start from its baseline. */
+  snapshotId: string | null;
+  /** The only size of a snapshot, or those in which an image was baked. */
+  sizes: readonly Size[];
+  baseline: string;
+  noSudo: boolean;
+  row: StateKeyColumns;
 }
 
 /** Time limit for asking the node. If it does not answer, the create proceeds, and provisioning waits. */
@@ -36,10 +47,11 @@ export async function resolveTemplate(
   // Versions of saved templates are numbers, so any other text matches nothing.
   const mayExist = version === undefined || number !== undefined;
   const row = mayExist ? await lockVersion(tx, scope, { name, version: number }) : undefined;
-  if (!row) throw noSuchTemplate(text);
+  if (!row) throw (await notReady(tx, scope, { name, number, version })) ?? noSuchTemplate(text);
   const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
-  const saved = { snapshotId, size: row.size as Size, baseline, noSudo, row };
+  const sizes = (row.sizes ?? [row.size]) as Size[];
+  const saved = { snapshotId: row.sizes ? null : snapshotId, sizes, baseline, noSudo, row };
   return { version: String(row.version), saved, refusal };
 }
 
@@ -57,15 +69,35 @@ function resolveOfficial(info: NodeInfo | undefined, { name, version }: Template
  */
 async function checkOnNode(
   nodes: NodeClient,
-  { id, name, version }: TemplateRow,
+  { id, name, version, sizes }: TemplateRow,
 ): Promise<ApiError | undefined> {
-  const look = await nodes.lookAtSnapshot(id, AbortSignal.timeout(NODE_CHECK_MS)).catch(() => "there");
+  const signal = AbortSignal.timeout(NODE_CHECK_MS);
+  const look = await (sizes ? lookAtBuild(nodes, id, signal) : nodes.lookAtSnapshot(id, signal)).catch(
+    () => "there",
+  );
   if (look === "there") return undefined;
   const why =
     look === "damaged"
       ? `the saved state of version ${version} of ${name} is damaged; save it again, or use another version`
       : `the node does not have version ${version} of ${name} at the moment`;
   return unavailable(`template: ${why}`);
+}
+
+async function lookAtBuild(nodes: NodeClient, id: string, signal: AbortSignal): Promise<"there" | "lost"> {
+  return (await nodes.findBuild(id, signal))?.state === "ready" ? "there" : "lost";
+}
+
+/** The refusal of a version that is not ready, if there is a build of it. */
+async function notReady(
+  tx: Queries,
+  scope: Scope,
+  { name, version, number }: TemplateReference,
+): Promise<ApiError | undefined> {
+  const builds = await listBuilds(tx, scope, name);
+  const build = version === undefined ? builds[0] : builds.find((one) => one.version === number);
+  if (!build) return undefined;
+  const state = build.error === null ? `${build.state}` : `failed: ${build.error}`;
+  return new ApiError("conflict", `template: version ${build.version} of ${name} is not ready, but ${state}`);
 }
 
 function noSuchTemplate(text: string): ApiError {

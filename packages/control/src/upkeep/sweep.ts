@@ -3,6 +3,7 @@
 import { removeOrphanObjects } from "../artifacts/remove-objects.ts";
 import { addCaptures, expireArtifacts, failOverdue } from "../artifacts/sweep.ts";
 import { deleteOldEntries } from "../audit/retention.ts";
+import { addBuilds, deleteOrphanBuilds } from "../builds/sweep.ts";
 import { emitExpired } from "../connections/emit-expired.ts";
 import { keepLease } from "../connections/keep-lease.ts";
 import { emitDenials } from "../egress/denials.ts";
@@ -74,6 +75,8 @@ export const TICK_PARTS: Parts = {
   "add captures": addCaptures,
   "fail overdue captures": failOverdue,
   "expire artifacts": expireArtifacts,
+  "add builds": addBuilds,
+  "delete orphan builds": deleteOrphanBuilds,
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },

@@ -1,7 +1,7 @@
 /** `viv connect add` and `viv connect rotate`: add a Connection to a session, and replace one as a whole. */
 import { type Connection, type Session, VivariumError } from "@vivarium/sdk";
 import { type AllowRule, collectAllow, toAllow } from "../../args/allow-rules.ts";
-import { parseSecretPlace, readConnectionSecret } from "../../args/connection-secret.ts";
+import { parseSecretPlace, readSecretValue } from "../../args/secret-value.ts";
 import type { SecretPlace } from "../../args/secrets.ts";
 import { parseLongDuration } from "../../args/values.ts";
 import { renderConnection } from "../../print/connection.ts";
@@ -80,7 +80,7 @@ async function send(call: Call<ConnectOptions>, { reference, origin, verb }: Wan
   const { config, terminal, options } = call;
   const allow = toAllow(options.allow);
   const { session } = await call.find(reference);
-  const secret = await readConnectionSecret(options.secret, {
+  const secret = await readSecretValue(options.secret, {
     terminal,
     variable: config.variable,
     question: `Credential for ${origin}: `,

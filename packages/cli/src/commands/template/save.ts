@@ -1,5 +1,5 @@
 /** `viv template save`: saves a session as a template. */
-import { renderTemplate } from "../../print/template.ts";
+import { pinned, renderTemplate } from "../../print/template.ts";
 import { noteTiming } from "../../print/timing.ts";
 import { type Call, sessionVerb, type Verb } from "../verb.ts";
 
@@ -30,8 +30,4 @@ async function saveTemplate(
   const template = await client.templates.save(id, { name, description }, { timing });
   call.print(template, renderTemplate, pinned);
   noteTiming(call, template);
-}
-
-function pinned({ name, version }: { name: string; version?: string }): string {
-  return version === undefined ? name : `${name}@${version}`;
 }

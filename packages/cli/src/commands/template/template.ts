@@ -1,14 +1,18 @@
-/** `viv template`: the group of the verbs save, ls and rm. */
+/** `viv template`: the group of the verbs import, save, ls, log and rm. */
 import { Command } from "commander";
+import { templateImportCommand } from "./import.ts";
+import { templateLogCommand } from "./log.ts";
 import { templateLsCommand } from "./ls.ts";
 import { templateRmCommand } from "./rm.ts";
 import { templateSaveCommand } from "./save.ts";
 
 export function templateCommand(): Command {
   return new Command("template")
-    .summary("what sessions start from: save, ls, rm")
+    .summary("what sessions start from: import, save, ls, log, rm")
     .description("Templates: what sessions start from (viv create --template NAME).")
+    .addCommand(templateImportCommand())
     .addCommand(templateSaveCommand())
     .addCommand(templateLsCommand())
+    .addCommand(templateLogCommand())
     .addCommand(templateRmCommand());
 }

@@ -1,4 +1,4 @@
-/** Reads the credential of a Connection, which never stands on the command line. */
+/** Reads one credential, of a Connection or of a registry, which never stands on the command line. */
 import { UsageError } from "../cli-error.ts";
 import type { Terminal } from "../terminal.ts";
 import { asPlace, readSecretFile, type SecretPlace, type Variables } from "./secrets.ts";
@@ -18,7 +18,7 @@ export function parseSecretPlace(text: string): SecretPlace {
 }
 
 /** The credential. Without a place, a human is asked, or else the standard input read. */
-export async function readConnectionSecret(
+export async function readSecretValue(
   place: SecretPlace | undefined,
   { terminal, variable, question }: { terminal: Terminal; variable: Variables; question: string },
 ): Promise<string> {

@@ -1,0 +1,78 @@
+/** Follows one build on the node until it has ended, and notes in its row how far it is. */
+import { type BuildProgress, LIMITS } from "@vivarium/contract/api";
+import type { BuildStatus } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { loginFor, type RegistryLogin } from "../registries/login-for.ts";
+import type { BuildRow } from "../templates/build-store.ts";
+import type { BuildDeps } from "./deps.ts";
+import { failBuild, keepBuilt, settleFailure } from "./settle.ts";
+import { beginAttempt, noteProgress } from "./store.ts";
+
+/** Interval of the looks at a build that runs. */
+const LOOK_MS = 500;
+
+export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: AbortSignal): Promise<void> {
+  const { db, nodes } = deps;
+  const { id } = build;
+  let status = await nodes.findBuild(id);
+  // A build that another process began is followed, and not begun again.
+  if (!status || status.state === "failed") {
+    const begun = await begin(deps, build);
+    if (!begun) return;
+    status = begun;
+  }
+  const deadline = performance.now() + LIMITS.templateBuildMs;
+  while (status.state === "queued" || status.state === "building") {
+    if (!(await noteProgress(db, id, progressOf(status)))) return await nodes.deleteBuild(id);
+    if (performance.now() > deadline) {
+      await nodes.deleteBuild(id);
+      return await failBuild(deps, build, "build_timeout: the build took longer than it may");
+    }
+    await sleep(LOOK_MS, stopping);
+    stopping.throwIfAborted();
+    const next = await nodes.findBuild(id);
+    // A node that was set up anew has forgotten it: the next process, or this one, begins it again.
+    if (!next) throw new Error(`the node has no build ${id} any more`);
+    status = next;
+  }
+  crashPoint("build.ended");
+  if (status.state === "ready") await keepBuilt(deps, build, status);
+  else await settleFailure(deps, build, status);
+}
+
+/** Undefined if the build has ended instead. */
+async function begin(deps: BuildDeps, build: BuildRow): Promise<BuildStatus | undefined> {
+  const { db, nodes } = deps;
+  const { id, reference, sizes } = build;
+  if (build.attempts >= LIMITS.templateBuildAttempts) {
+    await failBuild(deps, build, `internal: the build was cut off ${build.attempts} times`);
+    return undefined;
+  }
+  const login = await loginOf(deps, build);
+  if (login === "sealed") {
+    await failBuild(deps, build, "internal: the credential for the registry cannot be opened");
+    return undefined;
+  }
+  if (!(await beginAttempt(db, id))) return undefined;
+  build.attempts += 1;
+  crashPoint("build.attempt");
+  const status = await nodes.putBuild(id, { reference, sizes, ...(login && { credential: login }) });
+  crashPoint("build.begun");
+  return status;
+}
+
+async function loginOf(
+  deps: BuildDeps,
+  { id, org_id: orgId, credentials_of: projectId, reference }: BuildRow,
+): Promise<RegistryLogin | "sealed" | undefined> {
+  const [registry = ""] = reference.split("/");
+  return await loginFor(deps, { orgId, projectId }, registry).catch((err: unknown) => {
+    deps.log.error({ err, build_id: id }, "the credential for a registry cannot be opened");
+    return "sealed" as const;
+  });
+}
+
+function progressOf({ stage, progress }: BuildStatus): BuildProgress | null {
+  return stage === undefined ? null : { stage, ...progress };
+}
