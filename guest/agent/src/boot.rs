@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::{log, sys, users};
 
-const DISK: &str = "/dev/vda";
+pub const DISK: &str = "/dev/vda";
 const DISK_WITHIN: Duration = Duration::from_secs(10);
 const NEW_ROOT: &str = "/newroot";
 const OPEN_FILES: (u64, u64) = (65_536, 524_288);
@@ -41,11 +41,11 @@ fn load_module(path: &Path) -> io::Result<()> {
     }
 }
 
-pub fn wait_for_disk() -> io::Result<()> {
+pub fn wait_for_disk(disk: &str) -> io::Result<()> {
     let began = Instant::now();
-    while !Path::new(DISK).exists() {
+    while !Path::new(disk).exists() {
         if began.elapsed() > DISK_WITHIN {
-            return Err(io::Error::other(format!("{DISK} did not appear within {DISK_WITHIN:?}")));
+            return Err(io::Error::other(format!("{disk} did not appear within {DISK_WITHIN:?}")));
         }
         sleep(Duration::from_millis(5));
     }

@@ -3,7 +3,6 @@ import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
-import { everyStep } from "@vivarium/kit/every-step";
 import { isAlive } from "@vivarium/kit/process-identity";
 import { GIB, KIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -11,14 +10,14 @@ import { shareFile } from "../disks/clone.ts";
 import { AgentClient } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import type { Cgroups } from "../host/cgroup.ts";
-import { endProcesses } from "../host/end-processes.ts";
+import { discardSlot } from "../host/discard-slot.ts";
 import { readHostNetwork } from "../host/host-network.ts";
 import { startQemu } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
-import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
+import { type Slot, slotsOf, takeSlot } from "../host/slots.ts";
 import { kernelPolicyOf, networkWithoutEntries } from "../network/kernel-policy.ts";
 import { rulesetOf } from "../network/ruleset.ts";
 import {
@@ -172,15 +171,6 @@ async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Pr
   const policy = kernelPolicyOf(networkWithoutEntries("deny"));
   await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, policy, 1));
   return slot;
-}
-
-/** Empties and frees a slot. One that cannot be emptied stays taken until the next bake. */
-async function discardSlot(cgroups: Cgroups, slot: Slot): Promise<void> {
-  await everyStep([
-    { name: "end of its processes", run: () => endProcesses(cgroups, slot) },
-    { name: "removal of its namespace", run: () => removeNamespace(slot) },
-  ]);
-  await freeSlot(slot);
 }
 
 async function boot(
