@@ -119,7 +119,7 @@ function distribution(made: string): LayerFile[] {
   const packages = makeLayer(made, {
     name: "packages",
     compression: "zstd",
-    options: ["--format=posix", "--sparse"],
+    options: ["--format=posix", "--sparse", "--xattrs", "--xattrs-include=*"],
     fill: (dir) => {
       for (const name of ["bin", "lib", "etc", "home/old", "var/cache"])
         mkdirSync(join(dir, name), { recursive: true });

@@ -23,7 +23,7 @@ export function makeLayer(dir: string, { name, compression, fill, options = [] }
   mkdirSync(tree);
   fill(tree);
   const tar = join(dir, `${name}.tar`);
-  const usual = ["--sort=name", "--numeric-owner", "--xattrs", "--xattrs-include=*", "-C", tree];
+  const usual = ["--sort=name", "--numeric-owner", "-C", tree];
   execFileSync("tar", ["-c", "-f", tar, ...usual, ...options, "."]);
   return packLayer(dir, name, readFileSync(tar), compression);
 }

@@ -28,6 +28,7 @@ mod network;
 mod open_pty;
 mod output;
 mod pipe;
+mod places;
 mod power;
 mod processes;
 mod reaper;
@@ -63,6 +64,7 @@ fn main() {
     or_die("mount the root disk", boot::mount_root());
     or_die("move to the root disk", boot::switch_root());
     boot::mount_rest();
+    places::prepare(std::path::Path::new("/"));
     boot::raise_limits();
     let cgroups = or_die("set up cgroups", cgroup::Cgroups::set_up());
     users::ensure_sandbox();

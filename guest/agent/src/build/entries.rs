@@ -60,7 +60,7 @@ impl<'a> Layer<'a> {
         match mark_of(name)? {
             Mark::Plain => {}
             Mark::Ignored => return Ok(()),
-            Mark::Opaque => return self.clear(parents, |parent, brought| root::empty(parent, brought)),
+            Mark::Opaque => return self.clear(parents, root::empty),
             Mark::Whiteout(hidden) => {
                 return self.clear(parents, |parent, brought| root::remove(parent, hidden, Some(brought)));
             }
