@@ -5,18 +5,18 @@
 import { chmod, chown, open, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { syncPath } from "@vivarium/kit/durable-file";
-import { runHostCommand } from "@vivarium/kit/host-command";
 import { GIB } from "@vivarium/kit/sizes";
 import { run } from "../host/run.ts";
+import { hashDiskAside } from "./disk-hash.ts";
 
 export const TARGET_BYTES = 8 * GIB;
 /** More than the builder's limit (`guest/agent/src/build/limits.rs`), which so is met before the disk is full. */
 const INODES = 524_288;
-const HASH_LIMIT_MS = 15 * 60_000;
 
 export interface FinishedDisk {
   path: string;
-  sha256: string;
+  /** Of its content, as `disk-hash.ts` defines it. */
+  hash: string;
   sizeBytes: number;
   /** Bytes that it takes on the host. */
   storedBytes: number;
@@ -43,19 +43,8 @@ export async function finishTarget(file: string, finished: string): Promise<Fini
   await syncPath(file);
   const { size, blocks } = await stat(file);
   if (size !== TARGET_BYTES) throw new Error(`the builder left a disk of ${size} bytes`);
-  const sha256 = await hashOf(file);
+  const hash = await hashDiskAside(file);
   await rename(file, finished);
   await syncPath(path.dirname(finished));
-  return { path: finished, sha256, sizeBytes: size, storedBytes: blocks * 512 };
-}
-
-/** By another process: 8 GiB would keep this one from answering for half a minute. */
-async function hashOf(file: string): Promise<string> {
-  const { code, stdout, stderr } = await runHostCommand("sha256sum", ["--binary", file], {
-    timeoutMs: HASH_LIMIT_MS,
-  });
-  // A backslash stands before the hash if the name has characters that are escaped.
-  const [hash] = /[0-9a-f]{64}/.exec(stdout) ?? [];
-  if (code !== 0 || hash === undefined) throw new Error(`the disk could not be hashed: ${stderr.trim()}`);
-  return hash;
+  return { path: finished, hash, sizeBytes: size, storedBytes: blocks * 512 };
 }
