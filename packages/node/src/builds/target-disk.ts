@@ -15,7 +15,7 @@ const INODES = 524_288;
 
 export interface FinishedDisk {
   path: string;
-  /** Of its content, as `disk-hash.ts` defines it. */
+  /** The hash of its content, as `disk-hash.ts` defines it. */
   hash: string;
   sizeBytes: number;
   /** Bytes that it takes on the host. */

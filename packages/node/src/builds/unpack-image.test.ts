@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import type { BuilderDeps } from "./builder.ts";
 import { unpackImage } from "./unpack-image.ts";
 
-/** What needs them fails: these images must not get that far. */
+/** Empty, so that an image which gets as far as a machine fails. */
 const deps = {} as BuilderDeps;
 const layer = {
   digest: "sha256:1",
