@@ -86,7 +86,7 @@ async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Bod
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or("");
     match (head.method.as_str(), head.uri.path()) {
-        ("GET", "/v1/health") => body::json(&health::health()),
+        ("GET", "/v1/health") => body::json(&health::full_health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
         ("GET", "/v1/commands") => exec::list_unheard(machine),
         ("PUT", "/v1/files") => files::put(query, body).await,

@@ -27,6 +27,8 @@ export const AgentHealth = z.object({
   generation: z.int(),
   version: z.string().max(64),
   uptime_ms: z.int().min(0),
+  /** The kernel's clock. Absent from the answers to other requests, and from an agent older than this field. */
+  clock_source: z.string().max(64).optional(),
 });
 export type AgentHealth = z.infer<typeof AgentHealth>;
 

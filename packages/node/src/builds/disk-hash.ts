@@ -17,7 +17,9 @@ export async function hashDiskAside(file: string): Promise<string> {
   return await new Promise((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);
-    worker.once("exit", (code) => reject(new Error(`the thread that hashes a disk ended with status ${code}`)));
+    worker.once("exit", (code) =>
+      reject(new Error(`the thread that hashes a disk ended with status ${code}`)),
+    );
   });
 }
 
@@ -52,7 +54,11 @@ async function dataIn(file: string, size: number): Promise<(at: number) => boole
   const { code, stdout } = await runHostCommand("qemu-img", ["map", "--output=json", "-f", "raw", file]);
   if (code !== 0) return () => true;
   const pieces = new Uint8Array(Math.ceil(size / PIECE_BYTES));
-  for (const { start, length, data } of JSON.parse(stdout) as { start: number; length: number; data: boolean }[])
+  for (const { start, length, data } of JSON.parse(stdout) as {
+    start: number;
+    length: number;
+    data: boolean;
+  }[])
     if (data) pieces.fill(1, Math.floor(start / PIECE_BYTES), Math.ceil((start + length) / PIECE_BYTES));
   return (at) => pieces[at / PIECE_BYTES] === 1;
 }
