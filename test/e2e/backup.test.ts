@@ -51,6 +51,17 @@ test("rows, keys and saved state of a service that is used are restored elsewher
     missing: [],
   });
   expect(JSON.parse(saved.out).snapshots).toHaveLength(2);
+  // Everything that a service which runs has stored is whole, and said to be whose it is.
+  const checked = await viv("storage", "check", "--rate", "0", "--json", "--data-dir", dataDir);
+  expect(checked.code, `${checked.out}${checked.err}`).toBe(0);
+  const { ok, checked: counts } = JSON.parse(checked.out);
+  expect({ ok, ...counts }).toMatchObject({ ok: true, snapshot: 2, volume: 1, artifact: 1 });
+  const { stored } = JSON.parse((await viv("storage", "--json", "--data-dir", dataDir)).out);
+  for (const [kind, ofKind] of Object.entries({ session: id, checkpoint, volume, artifact })) {
+    const found = stored.find((one: { id: string }) => one.id === ofKind);
+    expect(found, ofKind).toMatchObject({ kind });
+    expect(found.bytes - found.shared_bytes, ofKind).toBeGreaterThan(0);
+  }
   // The service keeps running, and its live session with it.
   expect((await sessions.exec(live, { command: ["echo", "on"] })).stdout).toBe("on\n");
   expect(await viv("backup", "--data-dir", dataDir, file)).toMatchObject({

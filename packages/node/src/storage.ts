@@ -14,7 +14,7 @@ import { parseArgs } from "node:util";
 import { Pace } from "@vivarium/kit/pace";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { readThrough } from "./disks/read-through.ts";
-import { type Place, placesOf, spaceOf } from "./storage/places.ts";
+import { type Place, placesOf, spaceOf, volumeInodes } from "./storage/places.ts";
 import { damagesOf } from "./storage/read-back.ts";
 
 const PROGRESS_MS = 500;
@@ -41,8 +41,10 @@ async function main(): Promise<void> {
 }
 
 async function list(places: readonly Place[]): Promise<void> {
-  for (const { dir, kind, id } of places) {
-    const { bytes, sharedBytes } = await spaceOf(dir);
+  const volumes = await volumeInodes(places);
+  for (const place of places) {
+    const { kind, id } = place;
+    const { bytes, sharedBytes } = await spaceOf(place, { volumes });
     write({ stored: { kind, id, bytes, shared_bytes: sharedBytes } });
   }
 }
@@ -50,7 +52,7 @@ async function list(places: readonly Place[]): Promise<void> {
 async function check(places: readonly Place[], bytesPerSecond: number): Promise<void> {
   const checked = places.filter(({ kind }) => kind !== "machine");
   let expected = 0;
-  for (const { dir } of checked) expected += (await spaceOf(dir, { withShared: false })).bytes;
+  for (const place of checked) expected += (await spaceOf(place, { withShared: false })).bytes;
   write({ expect: expected });
   const pace = new Pace(bytesPerSecond);
   const disks = new Set<string>();

@@ -56,12 +56,13 @@ async function baselinesIn(templates: string): Promise<Place[]> {
 }
 
 /**
- * Bytes on disk of the files in a folder, and how many of them are also other files': by shared blocks, or as a further
- * name of the same file. What is removed frees only the rest.
+ * Bytes on disk of the files of a place, and how many of them are also other files': by shared blocks, or as a further
+ * name of the same file. What is removed frees only the rest. `volumes`: the images of volumes, of which a machine has a
+ * further name while one is attached. They are the volume's alone.
  */
 export async function spaceOf(
-  dir: string,
-  { withShared = true } = {},
+  { dir, kind }: Pick<Place, "dir" | "kind">,
+  { withShared = true, volumes = new Set<bigint>() } = {},
 ): Promise<{ bytes: number; sharedBytes: number }> {
   const space = { bytes: 0, sharedBytes: 0 };
   const seen = new Set<bigint>();
@@ -70,15 +71,24 @@ export async function spaceOf(
     const file = path.join(entry.parentPath, entry.name);
     // It may be removed meanwhile.
     const found = await stat(file, { bigint: true }).catch(() => undefined);
-    if (!found || seen.has(found.ino)) continue;
+    if (!found || seen.has(found.ino) || (kind === "machine" && volumes.has(found.ino))) continue;
     seen.add(found.ino);
     const bytes = Number(found.blocks) * BLOCK_BYTES;
     space.bytes += bytes;
     if (!withShared || bytes === 0) continue;
-    if (found.nlink > 1n) space.sharedBytes += bytes;
+    if (found.nlink > 1n && kind !== "volume") space.sharedBytes += bytes;
     else space.sharedBytes += Math.min(bytes, await sharedIn(file));
   }
   return space;
+}
+
+/** The inodes of the images of volumes. */
+export async function volumeInodes(places: readonly Place[]): Promise<Set<bigint>> {
+  const images = places.filter(({ kind }) => kind === "volume").map(({ dir }) => path.join(dir, "image"));
+  const found = await Promise.all(
+    images.map((image) => stat(image, { bigint: true }).catch(() => undefined)),
+  );
+  return new Set(found.flatMap((image) => (image ? [image.ino] : [])));
 }
 
 async function sharedIn(file: string): Promise<number> {
