@@ -1,7 +1,20 @@
 /** A backup under use: rows, keys and saved states of one instant, from a real database and files that are deleted meanwhile. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import {
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -42,6 +55,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await sql.end();
+  for (const dir of ["data", "other"]) await run("umount", [join(folder, dir, "pool")]).catch(() => {});
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -72,10 +86,20 @@ async function destroy(number: number): Promise<void> {
 }
 
 const notes: string[] = [];
-function save(file: string, savedState = true): Promise<BackupManifest> {
+function save(
+  file: string,
+  savedState = true,
+  without: { volumes?: false; artifacts?: false } = {},
+): Promise<BackupManifest> {
   const config = readConfig({ VIV_DATA_DIR: dataDir, DATABASE_URL: url });
   const terminal = { note: (line: string) => void notes.push(line) } as never;
-  return backUp({ config, terminal }, file, { savedState, signal: NEVER });
+  return backUp({ config, terminal }, file, {
+    savedState,
+    volumes: true,
+    artifacts: true,
+    ...without,
+    signal: NEVER,
+  });
 }
 
 async function contentsOf(file: string): Promise<string[]> {
@@ -147,8 +171,8 @@ test("a saved state that the node has lost is named, and the rest is saved", asy
   });
 });
 
-/** Turns the pool into one that a file holds, as on a filesystem that shares no blocks, and unmounts it as a boot does. */
-async function moveIntoImage(): Promise<void> {
+/** Turns the pool into one that a file holds, as on a filesystem that shares no blocks. */
+async function mountImage(): Promise<void> {
   const [pool, image] = [join(dataDir, "pool"), join(dataDir, "pool.img")];
   await run("truncate", ["-s", "320M", image]);
   await run("mkfs.xfs", ["-q", "-m", "reflink=1", image]);
@@ -156,7 +180,12 @@ async function moveIntoImage(): Promise<void> {
   await mkdir(pool);
   await run("mount", ["-t", "xfs", "-o", "loop", image, pool]);
   await run("cp", ["-a", `${pool}.before/.`, pool]);
-  await run("umount", [pool]);
+}
+
+/** The pool as a boot leaves it: not mounted. */
+async function moveIntoImage(): Promise<void> {
+  await mountImage();
+  await run("umount", [join(dataDir, "pool")]);
 }
 
 test("the pool of a stopped service is mounted for its saved states, and no longer than that", async () => {
@@ -193,7 +222,7 @@ test("an archive is not replaced by one that lacks saved states of it which rows
   await save(file);
   const whole = await readFile(file);
   await rm(join(dataDir, "pool/s", stateOf(1)), { recursive: true });
-  await expect(save(file)).rejects.toThrow(`has saved states that the new backup would lack: ${stateOf(1)}`);
+  await expect(save(file)).rejects.toThrow(`has what the new backup would lack: ${stateOf(1)}`);
   await expect(save(file, false)).rejects.toThrow(`lack: ${stateOf(1)}, ${stateOf(2)}`);
   expect((await readFile(file)).equals(whole)).toBe(true);
   expect((await readdir(folder)).toSorted()).toEqual(["b.tar.zst", "data"]);
@@ -270,6 +299,251 @@ test("a backup whose manifest names a saved state elsewhere is refused before an
   await run("tar", ["--zstd", "-cf", file, "-C", folder, "manifest.json"]);
   await expect(putInto(await createEmptyDatabase(), file, true)).rejects.toThrow('is "../../evil"');
   expect((await readdir(folder)).toSorted()).toEqual(["b.tar.zst", "data", "manifest.json"]);
+});
+
+const volumeOf = (number: number) => `vol_${String(number).padStart(21, "v")}`;
+const imageOf = (dir: string, number: number) => join(dir, "pool/v", volumeOf(number), "image");
+
+async function addVolume(
+  number: number,
+  { holder, isHere = true }: { holder?: string; isHere?: boolean } = {},
+) {
+  await sql.query(
+    "insert into volumes (id, org_id, size_gb, state, session_id) values ($1, 'org_a', 1, 'ready', $2)",
+    [volumeOf(number), holder ?? null],
+  );
+  if (!isHere) return;
+  await mkdir(join(imageOf(dataDir, number), ".."), { recursive: true });
+  await writeFile(imageOf(dataDir, number), `content of ${number}`, { mode: 0o600 });
+  await truncate(imageOf(dataDir, number), 1024 ** 3);
+  if (holder) await symlink(`${holder}-1`, join(imageOf(dataDir, number), "../holder"));
+}
+
+async function beginningOf(image: string): Promise<string> {
+  await using handle = await open(image, "r");
+  const { buffer } = await handle.read(Buffer.alloc(12), 0, 12, 0);
+  return buffer.toString();
+}
+
+const artifactOf = (number: number) => `art_${String(number).padStart(21, "a")}`;
+const objectsOf = (dir: string, number: number) =>
+  join(dir, `objects/objects/org_a/artifacts/${artifactOf(number)}`);
+const pieceOf = (number: number, n: number) => Buffer.alloc(32, `${number}.${n}.`);
+
+/** Three files: one of a piece, one of that and another piece, and an empty one. */
+async function addArtifact(number: number): Promise<void> {
+  await mkdir(objectsOf(dataDir, number), { recursive: true });
+  for (const n of [1, 2])
+    await writeFile(
+      join(objectsOf(dataDir, number), `${pieceOf(number, n).toString("hex")}@`),
+      `${number}.${n}`,
+    );
+  await sql.query(
+    `with made as (insert into artifacts (id, org_id, session_id, cause, paths, state, expires_at)
+       values ($1, 'org_a', 's', 'request', '{a}', 'ready', now() + interval '1 day') returning id)
+     insert into artifact_files (artifact_id, position, path, size_bytes, pieces)
+       select id, position, 'f' || position, 3, pieces from made,
+         (values (0, $2::bytea), (1, $2::bytea || $3::bytea), (2, ''::bytea)) as file (position, pieces)`,
+    [artifactOf(number), pieceOf(number, 1), pieceOf(number, 2)],
+  );
+}
+
+/** As the service does: the row first, then one object after the other. */
+async function removeArtifact(number: number): Promise<void> {
+  await sql.query("delete from artifacts where id = $1", [artifactOf(number)]);
+  for (const name of await readdir(objectsOf(dataDir, number)))
+    await rm(join(objectsOf(dataDir, number), name));
+  await rm(objectsOf(dataDir, number), { recursive: true });
+}
+
+test("volumes and artifacts are in a backup, and are back after a restore, beside what is there", async () => {
+  await mountImage();
+  await addVolume(1);
+  await addVolume(2, { holder: idOf(9) });
+  await addArtifact(1);
+  await addArtifact(2);
+  // No row names an upload that was never finished, or a volume that is being made.
+  await mkdir(join(dataDir, "objects/incoming"), { recursive: true });
+  await writeFile(join(dataDir, "objects/incoming/x"), "half");
+  await mkdir(join(dataDir, "pool/v/vol_of_nobody"));
+  const file = join(folder, "b.tar.zst");
+  const artifacts = [artifactOf(1), artifactOf(2)];
+  expect(await save(file, false)).toMatchObject({
+    format: 2,
+    volumes: [volumeOf(1), volumeOf(2)],
+    artifacts,
+    missing: [],
+  });
+  const names = (await contentsOf(file)).filter((name) => /^(v|objects)\/.*[^/]$/.test(name));
+  expect(names.filter((name) => name.startsWith("v/"))).toEqual([
+    `v/${volumeOf(1)}/image`,
+    `v/${volumeOf(2)}/image`,
+  ]);
+  expect(names.filter((name) => name.startsWith("objects/"))).toHaveLength(4);
+  // The two images of a GiB are sparse.
+  expect((await stat(file)).size).toBeLessThan(1024 ** 2);
+  expect((await readdir(dataDir)).filter((name) => name.startsWith("."))).toEqual([]);
+  expect((await readdir(join(dataDir, "pool"))).filter((name) => name.startsWith("."))).toEqual([]);
+
+  const other = join(folder, "other");
+  const piece = (number: number, n: number) =>
+    join(objectsOf(other, number), `${pieceOf(number, n).toString("hex")}@`);
+  const contents = async () =>
+    await Promise.all([1, 2].flatMap((number) => [1, 2].map((n) => readFile(piece(number, n), "utf8"))));
+  expect(await putInto(await createEmptyDatabase(), file, false)).toMatchObject({ unchanged: [] });
+  const image = await stat(imageOf(other, 1));
+  expect([image.size, image.mode & 0o777, image.uid]).toEqual([1024 ** 3, 0o600, 0]);
+  expect(image.blocks * 512).toBeLessThan(1024 ** 2);
+  for (const number of [1, 2]) {
+    expect(await readdir(join(imageOf(other, number), ".."))).toEqual(["image"]);
+    expect(await beginningOf(imageOf(other, number))).toBe(`content of ${number}`);
+  }
+  expect(await contents()).toEqual(["1.1", "1.2", "2.1", "2.2"]);
+  const { uid } = await stat(join(other, "control/pepper"));
+  for (const made of ["objects", "objects/objects/org_a", "objects/incoming"]) {
+    const found = await stat(join(other, made));
+    expect([made, found.mode & 0o077, found.uid]).toEqual([made, 0, uid]);
+  }
+  expect((await stat(piece(2, 1))).uid).toBe(uid);
+  expect(await readdir(join(other, "objects/incoming"))).toEqual([]);
+
+  // One volume has been used there since, one is lost, and of the objects one is damaged and one is lost.
+  await writeFile(imageOf(other, 2), "newer");
+  await rm(join(imageOf(other, 1), ".."), { recursive: true });
+  await writeFile(piece(1, 1), "damaged");
+  await rm(piece(2, 2));
+  expect(await putInto(await createEmptyDatabase(), file, true)).toMatchObject({ unchanged: [volumeOf(2)] });
+  expect(await beginningOf(imageOf(other, 1))).toBe("content of 1");
+  expect(await readFile(imageOf(other, 2), "utf8")).toBe("newer");
+  expect(await contents()).toEqual(["1.1", "1.2", "2.1", "2.2"]);
+});
+
+test("volumes and artifacts that are left out are not in a backup, and do not count as missing", async () => {
+  await addVolume(1, { isHere: false });
+  await addArtifact(1);
+  const file = join(folder, "b.tar.zst");
+  expect(await save(file, true, { volumes: false, artifacts: false })).toMatchObject({
+    volumes: [],
+    artifacts: [],
+    missing: [],
+  });
+  expect((await contentsOf(file)).join()).not.toMatch(/vol_|art_/);
+});
+
+test("a volume, and an artifact of which one object is gone, are named as missing, and the rest is saved", async () => {
+  await mountImage();
+  await addVolume(1);
+  await addVolume(2, { isHere: false });
+  await addArtifact(1);
+  await addArtifact(2);
+  await rm(join(objectsOf(dataDir, 2), `${pieceOf(2, 1).toString("hex")}@`));
+  const file = join(folder, "b.tar.zst");
+  expect(await save(file)).toMatchObject({
+    volumes: [volumeOf(1)],
+    artifacts: [artifactOf(1)],
+    missing: [volumeOf(2), artifactOf(2)],
+  });
+  expect((await contentsOf(file)).join()).not.toContain(artifactOf(2));
+  // They may be in the file of before alone.
+  await rm(imageOf(dataDir, 1));
+  await expect(save(file)).rejects.toThrow(`lack: ${volumeOf(1)}`);
+  await expect(save(file, true, { artifacts: false })).rejects.toThrow(
+    `lack: ${volumeOf(1)}, ${artifactOf(1)}`,
+  );
+});
+
+test("a volume is saved as it was at one instant, while its machine writes", async () => {
+  await mountImage();
+  await addVolume(1, { holder: idOf(9) });
+  // Each number is written at both ends of the disk, one after the other.
+  const [first, last] = [0, 1024 ** 3 - 4096];
+  const handle = await open(imageOf(dataDir, 1), "r+");
+  let isOver = false;
+  const writing = (async () => {
+    const block = Buffer.alloc(4096);
+    for (let number = 1; !isOver; number++) {
+      block.writeUInt32LE(number);
+      for (const at of [first, last]) await handle.write(block, 0, block.length, at);
+    }
+  })();
+  try {
+    const seen: number[] = [];
+    for (let round = 0; round < 3; round++) {
+      const file = join(folder, `b${round}.tar.zst`);
+      await save(file);
+      await run("tar", ["--zstd", "-xf", file, "-C", folder, `v/${volumeOf(1)}/image`]);
+      await using copy = await open(join(folder, "v", volumeOf(1), "image"), "r");
+      const numberAt = async (at: number) =>
+        (await copy.read(Buffer.alloc(4), 0, 4, at)).buffer.readUInt32LE();
+      const [one, other] = [await numberAt(first), await numberAt(last)];
+      expect([0, 1]).toContain(one - other);
+      seen.push(one);
+    }
+    expect(seen).toEqual(seen.toSorted((a, b) => a - b));
+    expect(seen.at(-1)).toBeGreaterThan(seen[0] ?? 0);
+  } finally {
+    isOver = true;
+    await writing;
+    await handle.close();
+  }
+});
+
+test("where the pool shares no blocks a volume is not saved torn, but refused", async () => {
+  await mkdir(join(dataDir, "pool"), { recursive: true });
+  await run("mount", ["-t", "tmpfs", "tmpfs", join(dataDir, "pool")]);
+  await addVolume(1);
+  await expect(save(join(folder, "b.tar.zst"))).rejects.toThrow("its file system shares no blocks");
+  expect(existsSync(join(folder, "b.tar.zst"))).toBe(false);
+});
+
+test("artifacts that are made and deleted meanwhile leave rows and objects consistent with one another", async () => {
+  // Each lives while a hundred others are made: a real one lives longer.
+  const others = 100;
+  for (let number = 1; number <= others; number++) await addArtifact(number);
+  let isOver = false;
+  const churn = (async () => {
+    for (let number = 1; !isOver; number++) {
+      await addArtifact(number + others);
+      await removeArtifact(number);
+    }
+  })();
+  try {
+    for (let round = 0; round < 3; round++) {
+      const file = join(folder, `b${round}.tar.zst`);
+      const { artifacts, missing } = await save(file, false);
+      expect(missing).toEqual([]);
+      const names = await contentsOf(file);
+      for (const id of artifacts)
+        expect(names.filter((name) => name.includes(`${id}/`) && name.endsWith("@"))).toHaveLength(2);
+      expect(new Set(names.flatMap((name) => /(art_\w+)/.exec(name)?.[1] ?? []))).toEqual(new Set(artifacts));
+    }
+  } finally {
+    isOver = true;
+    await churn;
+  }
+});
+
+test("a link in the object store, which control's user may have made, is not followed", async () => {
+  await addArtifact(1);
+  await writeFile(join(folder, "secret"), "of root");
+  const name = join(objectsOf(dataDir, 1), `${pieceOf(1, 1).toString("hex")}@`);
+  await rm(name);
+  await symlink(join(folder, "secret"), name);
+  const file = join(folder, "b.tar.zst");
+  expect(await save(file)).toMatchObject({ artifacts: [], missing: [artifactOf(1)] });
+  expect((await contentsOf(file)).join()).not.toContain(artifactOf(1));
+});
+
+test("a restore puts no object through a link of control's user", async () => {
+  await addArtifact(1);
+  const file = join(folder, "b.tar.zst");
+  await save(file);
+  await mkdir(join(folder, "other/objects/objects"), { recursive: true });
+  await mkdir(join(folder, "elsewhere"));
+  await symlink(join(folder, "elsewhere"), join(folder, "other/objects/objects/org_a"));
+  await expect(putInto(await createEmptyDatabase(), file, false)).rejects.toThrow("is no directory");
+  expect(await readdir(join(folder, "elsewhere"))).toEqual([]);
+  expect(await readdir(join(folder, "other"))).not.toContain("control");
 });
 
 /** Files of `other`, but for what every directory has. */

@@ -19,5 +19,5 @@ export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
   "packages/gateway/src/egress/survival.test.ts",
   "test/defences/*.test.ts",
-  "test/{backup,update}.test.ts",
+  "test/{backup,storage,update}.test.ts",
 ];

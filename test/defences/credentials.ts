@@ -78,7 +78,7 @@ export const credentials: Defence[] = [
   {
     row: "C-04",
     off: "that the escapes of a path are UTF-8",
-    edits: [{ file: `${CONNECTIONS}/path-rules.ts`, text: " && isUtf8(path)", instead: "" }],
+    edits: [{ file: `${CONNECTIONS}/path-rules.ts`, text: " && hasUtf8Escapes(path)", instead: "" }],
     file: `${CONNECTIONS}/path-rules.test.ts`,
     test: "/a/%c0%ae%c0%ae/b",
   },

@@ -1,4 +1,6 @@
 /** Attached volumes when processes die, and when a session goes back in time. */
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, sh } from "../support/http.ts";
@@ -19,8 +21,8 @@ async function newVolume(): Promise<string> {
   volumes.push(id);
   return id;
 }
-async function start(volume_id: string): Promise<string> {
-  const { session_id } = await client.sessions.create({ volume_id });
+async function start(volume_id: string, more: { secrets?: Record<string, string> } = {}): Promise<string> {
+  const { session_id } = await client.sessions.create({ volume_id, ...more });
   sessions.push(session_id);
   await client.sessions.waitUntilLive(session_id);
   return session_id;
@@ -42,6 +44,24 @@ test("kill -9 of its machine loses nothing that was synced, and frees the volume
   const second = await start(volume_id);
   expect(await run(second, "cat /volume/file; echo more >> /volume/file")).toBe("synced");
   await client.sessions.delete(second);
+});
+
+test("a session with secrets has its volume before and after a sealed pause, and what it wrote outlives it", async () => {
+  const volume_id = await newVolume();
+  const id = await start(volume_id, { secrets: { TOKEN: "of-the-session" } });
+  await run(id, "echo one > /volume/file; echo $TOKEN > /workspace/file");
+  await client.sessions.pause(id);
+  const states = await readdir(join(service.dataDir, "pool/s"), { recursive: true });
+  expect(states.filter((name) => name.endsWith("/mem.sealed"))).toHaveLength(1);
+  expect(await client.volumes.get(volume_id)).toMatchObject({ attached: true, session_id: id });
+  expect(await run(id, "cat /volume/file /workspace/file; echo $TOKEN; echo two >> /volume/file")).toBe(
+    "one\nof-the-session\nof-the-session",
+  );
+  await client.sessions.delete(id);
+  await isFree(volume_id);
+  const plain = await start(volume_id);
+  expect(await run(plain, "cat /volume/file; echo $TOKEN")).toBe("one\ntwo");
+  await client.sessions.delete(plain);
 });
 
 describe.each(["node", "control"] as const)("kill -9 of %s", (victim) => {

@@ -14,7 +14,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["errors", "db", "metrics"],
     ["access", "jobs"],
     ["http"],
-    ["audit", "fleet", "secrets", "connection-records", "artifact-records"],
+    ["audit", "fleet", "secrets", "storage", "connection-records", "artifact-records"],
     ["sessions", "registries"],
     ["events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations", "volumes"],
@@ -32,7 +32,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["disks", "network"],
     ["snapshots", "volumes"],
     ["machines", "builds"],
-    ["server"],
+    ["server", "storage"],
   ],
   gateway: [["policy"], ["tables"], ["egress-log", "previews", "connections"], ["dns"], ["egress"]],
 };

@@ -242,7 +242,7 @@ export const SOURCE_RULES: SourceRule[] = [
     title: "only app.ts constructs pools, servers and apps",
     check: (source) => {
       const mayConstruct =
-        /^(app|main|bake|backup)\.ts$/.test(basename(source.path)) ||
+        /^(app|main|bake|backup|storage)\.ts$/.test(basename(source.path)) ||
         ["http", "db", "server"].includes(roomOf(source.path)) ||
         ["kit", "cli", "sdk"].includes(packageOf(source.path)) ||
         isTest(source.path);

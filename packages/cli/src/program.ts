@@ -46,6 +46,7 @@ import { shellCommand } from "./commands/shell.ts";
 import { sshCommand } from "./commands/ssh.ts";
 import { sshConfigCommand } from "./commands/ssh-config.ts";
 import { startCommand } from "./commands/start.ts";
+import { storageCommand } from "./commands/storage/storage.ts";
 import { templateCommand } from "./commands/template/template.ts";
 import { tokenCommand } from "./commands/token/token.ts";
 import { treeCommand } from "./commands/tree.ts";
@@ -73,6 +74,7 @@ const VERBS = {
     installCommand,
     backupCommand,
     restoreBackupCommand,
+    storageCommand,
     uninstallCommand,
   ],
   Sessions: [

@@ -1,6 +1,6 @@
 /**
- * Makes a backup: rows, keys and, if asked, saved state, as of one instant, while the service runs. The saved states
- * that the rows of that instant refer to are kept by further names while the rows are read, and copied from these.
+ * Makes a backup: rows, keys, volumes, artifacts and, if asked, saved state, while the service runs. What the rows of one
+ * instant refer to is kept by further names and copies with shared blocks while they are read, and packed from these.
  */
 import { existsSync } from "node:fs";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
@@ -13,17 +13,20 @@ import { type Layout, layoutOf, SAVED_ROWS } from "../supervisor/layout.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { type Members, pack, readFirst } from "./archive.ts";
 import { databasePlace } from "./database.ts";
-import { dumpWithStates } from "./dump-with-states.ts";
+import { dumpWithParts, nameOfArtifact } from "./dump-with-parts.ts";
 import {
   type BackupManifest,
   differences,
   KEYS_DIR,
   MANIFEST_FILE,
   newManifest,
+  OBJECTS_DIR,
   QEMU_DIR,
   ROWS_FILE,
   STATES_DIR,
+  VOLUMES_DIR,
 } from "./manifest.ts";
+import { parentOfKept } from "./objects.ts";
 import type { Head } from "./rows.ts";
 import { buildsOf } from "./saved-state.ts";
 import { withAddress, withPool } from "./source.ts";
@@ -32,54 +35,91 @@ import { sumsBelow } from "./sums.ts";
 
 interface BackupOptions {
   savedState: boolean;
+  volumes: boolean;
+  artifacts: boolean;
   signal: AbortSignal;
 }
 
 export async function backUp(
   context: Context,
   file: string,
-  { savedState, signal }: BackupOptions,
+  { savedState, volumes, artifacts, signal }: BackupOptions,
 ): Promise<BackupManifest> {
   const { config, terminal } = context;
   const layout = layoutOf(config.dataDir, config.imagesDir);
   if (!existsSync(layout.controlDir)) throw noKeys(layout.controlDir);
   await requireNoUnfinishedRestore(layout);
   const place = await databasePlace(config);
-  return await withPool({ layout, terminal, isNeeded: savedState }, async ({ pool, isHeld }) => {
-    const staging = await makeStaging(pool ?? layout.dataDir);
-    try {
-      const { head, missing } = await withAddress({ layout, place, isHeld }, (url) =>
-        dumpWithStates(url, { dir: staging.dir, pool: pool ?? layout.dataDir, savedState }),
+  const isNeeded = savedState || volumes;
+  const command = "viv backup";
+  return await withPool({ layout, terminal, isNeeded, command }, async ({ pool, isHeld }) => {
+    await using staging = await makeStaging(pool ?? layout.dataDir);
+    const { objectsDir } = place;
+    if (artifacts && objectsDir === undefined)
+      terminal.note(
+        "viv: artifacts are in a bucket, and not in the backup: copy it beside, after the backup",
       );
-      signal.throwIfAborted();
-      terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
-      const snapshots = savedState ? head.snapshots.filter((id) => !missing.includes(id)) : [];
-      await checkReplaced(file, { wanted: head.snapshots, present: snapshots });
-      const facts = { head, savedState, snapshots, missing };
-      return await write({ context, layout, dir: staging.dir, signal }, file, facts);
-    } finally {
-      await staging.remove();
-    }
+    await using beside = artifacts && objectsDir ? await keptBeside(config.dataDir, objectsDir) : undefined;
+    const objects = beside && { dir: beside.of, target: beside.dir };
+    const { head, missing } = await withAddress({ layout, place, isHeld, command }, (url) =>
+      dumpWithParts(url, {
+        dir: staging.dir,
+        pool: pool ?? layout.dataDir,
+        parts: { savedState, volumes, objects },
+      }),
+    );
+    signal.throwIfAborted();
+    terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
+    const wanted = namesIn(head);
+    const there = (isAsked: boolean, ids: string[]) =>
+      isAsked ? ids.filter((id) => !missing.includes(id)) : [];
+    const present = {
+      snapshots: there(savedState, wanted.snapshots),
+      volumes: there(volumes, wanted.volumes),
+      artifacts: there(objects !== undefined, wanted.artifacts),
+    };
+    await checkReplaced(file, { wanted, present });
+    const facts = { head, savedState, present, missing };
+    return await write({ context, layout, dir: staging.dir, objects: beside?.dir, signal }, file, facts);
   });
 }
+
+/** A folder for links to the objects of a directory, on its file system. */
+async function keptBeside(dataDir: string, of: string) {
+  return Object.assign(await makeStaging(await parentOfKept(dataDir, of), "-objects"), { of });
+}
+
+/** Ids of all that a backup can have besides rows and keys. */
+type Contents = Pick<BackupManifest, "snapshots" | "volumes" | "artifacts">;
+
+const namesIn = ({ snapshots, volumes, artifacts }: Head): Contents => ({
+  snapshots,
+  volumes,
+  artifacts: artifacts.map(nameOfArtifact),
+});
 
 interface Writing {
   context: Context;
   layout: Layout;
   /** Where the parts are collected. */
   dir: string;
+  /** Where objects are. */
+  objects: string | undefined;
   signal: AbortSignal;
 }
 
 async function write(
-  { context: { config, terminal }, layout, dir, signal }: Writing,
+  { context: { config, terminal }, layout, dir, objects, signal }: Writing,
   file: string,
-  facts: { head: Head; savedState: boolean; snapshots: string[]; missing: string[] },
+  facts: { head: Head; savedState: boolean; present: Contents; missing: string[] },
 ): Promise<BackupManifest> {
-  const { head, savedState, snapshots, missing } = facts;
+  const { head, savedState, present, missing } = facts;
+  const { snapshots, volumes, artifacts } = present;
   await copyKeys(layout.controlDir, path.join(dir, KEYS_DIR));
-  const members = await membersOf(layout, dir, snapshots);
-  terminal.note(`viv: computing the sums of ${snapshots.length} saved states and the rest`);
+  const members = await membersOf(layout, { dir, objects }, present);
+  terminal.note(
+    `viv: computing the sums of ${snapshots.length} saved states, ${volumes.length} volumes, ${artifacts.length} artifacts and the rest`,
+  );
   const manifest = newManifest({
     made_at: new Date().toISOString(),
     made_by: (await readBuild()).version,
@@ -87,6 +127,8 @@ async function write(
     node_id: config.childEnv.VIV_NODE_ID || "nod_local",
     saved_state: savedState,
     snapshots,
+    volumes,
+    artifacts,
     missing,
     files: await sumsOf(members),
   });
@@ -96,15 +138,15 @@ async function write(
   // The manifest comes first, so that a restore reads it without unpacking the rest.
   await pack(file, [{ dir, names: [MANIFEST_FILE] }, ...members], {
     signal,
-    verify: (names) => verifyAgain(dir, names, manifest),
+    verify: (names) => verifyAgain(members, names, manifest),
   });
   return manifest;
 }
 
-/** Refuses to replace an archive by one without saved states that it has, and that rows still refer to. */
+/** Refuses to replace an archive by one without what it has and rows still refer to. */
 async function checkReplaced(
   file: string,
-  { wanted, present }: { wanted: readonly string[]; present: readonly string[] },
+  { wanted, present }: { wanted: Contents; present: Contents },
 ): Promise<void> {
   if (!existsSync(file)) return;
   // Any other file is replaced, as --force says.
@@ -112,18 +154,29 @@ async function checkReplaced(
     .then((text) => JSON.parse(text) as Partial<BackupManifest>)
     .catch(() => undefined);
   if (!Array.isArray(before?.snapshots)) return;
-  const lost = before.snapshots.filter((id) => wanted.includes(id) && !present.includes(id));
+  const idsIn = (contents: Partial<Contents>) =>
+    [contents.snapshots, contents.volumes, contents.artifacts].flatMap((ids) => ids ?? []);
+  const [inRows, there] = [new Set(idsIn(wanted)), new Set(idsIn(present))];
+  const lost = idsIn(before).filter((id) => inRows.has(id) && !there.has(id));
   if (lost.length === 0) return;
   const named = `${lost.slice(0, 5).join(", ")}${lost.length > 5 ? ` and ${lost.length - 5} more` : ""}`;
-  throw new CliError(`${file} has saved states that the new backup would lack: ${named}`, {
-    hint: "It was not replaced. Give --saved-state if it was left out; else write to another name, and keep this file: it may be the last one with them.",
+  throw new CliError(`${file} has what the new backup would lack: ${named}`, {
+    hint: "It was not replaced. Give --saved-state if it was left out, and leave nothing else out; or write to another name, and keep this file: it may be the last one with them.",
   });
 }
 
-/** Files of saved states get and lose names while the service makes and deletes others; their content never changes. */
-async function verifyAgain(dir: string, names: string[], { files }: BackupManifest): Promise<void> {
-  const expected = Object.fromEntries(Object.entries(files).filter(([name]) => names.includes(name)));
-  const wrong = differences(expected, await sumsBelow(dir, names));
+/** Kept files get and lose names while the service makes and deletes others; their content never changes. */
+async function verifyAgain(
+  members: readonly Members[],
+  changed: string[],
+  { files }: BackupManifest,
+): Promise<void> {
+  const found = members.map(async ({ dir, names }) => {
+    const isOf = (file: string) => names.some((name) => file === name || file.startsWith(`${name}/`));
+    return await sumsBelow(dir, changed.filter(isOf));
+  });
+  const expected = Object.fromEntries(Object.entries(files).filter(([name]) => changed.includes(name)));
+  const wrong = differences(expected, Object.assign({}, ...(await Promise.all(found))));
   if (wrong.length === 0) return;
   throw new CliError(`files changed while they were saved: ${wrong.slice(0, 5).join(", ")}`, {
     hint: "Nothing was written. Try again.",
@@ -150,13 +203,24 @@ function noKeys(controlDir: string): CliError {
   });
 }
 
-async function membersOf(layout: Layout, staging: string, snapshots: string[]): Promise<Members[]> {
-  const own = { dir: staging, names: [ROWS_FILE, KEYS_DIR, ...(snapshots.length > 0 ? [STATES_DIR] : [])] };
-  const dirs = snapshots.map((id) => path.join(staging, STATES_DIR, id));
+async function membersOf(
+  layout: Layout,
+  { dir, objects }: Pick<Writing, "dir" | "objects">,
+  { snapshots, volumes }: Contents,
+): Promise<Members[]> {
+  const own = [ROWS_FILE, KEYS_DIR];
+  if (snapshots.length > 0) own.push(STATES_DIR);
+  if (volumes.length > 0) own.push(VOLUMES_DIR);
+  const dirs = snapshots.map((id) => path.join(dir, STATES_DIR, id));
   const builds = (await buildsOf(dirs))
     .map((name) => path.join(QEMU_DIR, name))
     .filter((name) => existsSync(path.join(layout.dataDir, name)));
-  return builds.length === 0 ? [own] : [own, { dir: layout.dataDir, names: builds }];
+  const hasObjects = objects !== undefined && existsSync(path.join(objects, OBJECTS_DIR));
+  return [
+    { dir, names: own },
+    ...(hasObjects ? [{ dir: objects, names: [OBJECTS_DIR] }] : []),
+    ...(builds.length > 0 ? [{ dir: layout.dataDir, names: builds }] : []),
+  ];
 }
 
 async function sumsOf(members: readonly Members[]): Promise<BackupManifest["files"]> {

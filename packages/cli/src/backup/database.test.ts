@@ -13,12 +13,13 @@ vi.mock("../install/installed.ts", async (original) => ({
 }));
 
 const [OWN, CALLERS] = ["postgres://own/of-the-unit", "postgres://own/of-the-caller"];
+const OBJECTS = "/srv/objects";
 
 beforeEach(async () => {
   const dataDir = path.join(dir, "data");
   await mkdir(dataDir);
   await symlink(dataDir, path.join(dir, "link"));
-  const settings = { DATABASE_URL: OWN, VIV_CONTROL_USER: "somebody" };
+  const settings = { DATABASE_URL: OWN, VIV_CONTROL_USER: "somebody", VIV_OBJECTS_DIR: OBJECTS };
   host.units = [{ name: "test", unitFile: "/nowhere/u", settingsFile: "/nowhere/s", dataDir, settings }];
 });
 
@@ -28,11 +29,21 @@ const placeIn = (name: string, env: Record<string, string> = {}) =>
 test.each(["data", "link", "link/.", "nowhere/../data"])(
   "the database of a data directory named as %s is that of the unit which serves it",
   async (name) => {
-    expect(await placeIn(name)).toEqual({ url: OWN, controlUser: "somebody" });
+    expect(await placeIn(name)).toEqual({ url: OWN, controlUser: "somebody", objectsDir: OBJECTS });
   },
 );
 
 test("another directory has none of the unit's settings, and the caller's address counts first", async () => {
-  expect(await placeIn("other")).toEqual({ url: undefined, controlUser: "vivarium" });
+  expect(await placeIn("other")).toEqual({
+    url: undefined,
+    controlUser: "vivarium",
+    objectsDir: path.join(dir, "other/objects"),
+  });
   expect(await placeIn("link", { DATABASE_URL: CALLERS })).toMatchObject({ url: CALLERS });
+});
+
+test("objects in a bucket have no directory", async () => {
+  expect(await placeIn("other", { VIV_OBJECTS: "s3://bucket/vivarium" })).toMatchObject({
+    objectsDir: undefined,
+  });
 });

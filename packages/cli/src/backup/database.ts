@@ -17,12 +17,22 @@ export interface DatabasePlace {
   controlUser: string;
 }
 
+export interface DataPlaces extends DatabasePlace {
+  /** Directory of the object store; undefined: objects are in a bucket, which is saved beside. */
+  objectsDir: string | undefined;
+}
+
 /** As the environment says, else as the settings of the unit that serves the data directory. */
-export async function databasePlace(config: CliConfig): Promise<DatabasePlace> {
+export async function databasePlace(config: CliConfig): Promise<DataPlaces> {
   const unit = (await listInstalled()).find(({ dataDir }) => isSameDir(dataDir, config.dataDir));
+  const { VIV_CONTROL_USER: user, VIV_OBJECTS_DIR: objectsDir, VIV_OBJECTS: bucket } = config.childEnv;
+  const isBucket = Boolean(bucket || unit?.settings.VIV_OBJECTS);
   return {
     url: config.databaseUrl ?? (unit?.settings.DATABASE_URL || undefined),
-    controlUser: config.childEnv.VIV_CONTROL_USER || unit?.settings.VIV_CONTROL_USER || SERVICE_USER,
+    controlUser: user || unit?.settings.VIV_CONTROL_USER || SERVICE_USER,
+    objectsDir: isBucket
+      ? undefined
+      : objectsDir || unit?.settings.VIV_OBJECTS_DIR || path.join(config.dataDir, "objects"),
   };
 }
 

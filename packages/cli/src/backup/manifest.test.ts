@@ -9,6 +9,8 @@ const manifest = newManifest({
   node_id: "nod_local",
   saved_state: true,
   snapshots: ["pau_1"],
+  volumes: ["vol_1"],
+  artifacts: ["art_1"],
   missing: [],
   files: { "control/pepper": { bytes: 32, sha256: "00" }, "s/pau_1/link": { link: "mem" } },
 });
@@ -19,11 +21,16 @@ test("a manifest of this schema or an earlier one is read", () => {
   expect(readManifest(textOf({ schema: 3 }), build).schema).toBe(3);
 });
 
+test("a backup of before volumes and artifacts were saved is read as one without them", () => {
+  const { volumes, artifacts, ...before } = { ...manifest, format: 1 };
+  expect(readManifest(JSON.stringify(before), build)).toEqual({ ...before, volumes: [], artifacts: [] });
+});
+
 test("a backup of a later schema or format is refused with both versions", () => {
   expect(() => readManifest(textOf({ schema: 18 }), build)).toThrow(
     "was made by 0.3.0+aaaaaaa with schema 18; this viv (0.2.0) knows schemas up to 17",
   );
-  expect(() => readManifest(textOf({ format: 2 }), build)).toThrow("has format 2");
+  expect(() => readManifest(textOf({ format: 3 }), build)).toThrow("has format 3");
 });
 
 test.each(["", "{", "[]", "null", '{"format":1}', textOf({ files: null }), textOf({ files: { a: null } })])(

@@ -2,12 +2,15 @@
 import { CliError } from "../cli-error.ts";
 import type { Build } from "../supervisor/build.ts";
 
-const FORMAT = 1;
+/** 2: with volumes and artifacts. Backups of 1 have neither, and are read as well. */
+const FORMAT = 2;
 export const MANIFEST_FILE = "manifest.json";
 export const ROWS_FILE = "database.jsonl";
 export const KEYS_DIR = "control";
 export const STATES_DIR = "s";
 export const QEMU_DIR = "qemu-root";
+export const VOLUMES_DIR = "v";
+export const OBJECTS_DIR = "objects";
 
 /** `data_sha256` leaves out what is zero; see sums.ts. */
 export type FileSum =
@@ -16,7 +19,7 @@ export type FileSum =
   | { link: string };
 
 export interface BackupManifest {
-  format: typeof FORMAT;
+  format: number;
   /** RFC 3339. */
   made_at: string;
   /** Version of the viv that made it. */
@@ -28,7 +31,11 @@ export interface BackupManifest {
   saved_state: boolean;
   /** Saved states in the backup. */
   snapshots: string[];
-  /** Saved states that rows refer to and that were not on the node. */
+  /** Volumes in the backup. */
+  volumes: string[];
+  /** Artifacts whose files are in the backup. */
+  artifacts: string[];
+  /** Saved states, volumes and artifacts that were asked for and rows refer to, and that were not there. */
   missing: string[];
   files: Record<string, FileSum>;
 }
@@ -40,9 +47,9 @@ export function newManifest(facts: Omit<BackupManifest, "format">): BackupManife
 /** Throws if the text is no manifest, or one that this build cannot restore. */
 export function readManifest(text: string, build: Build): BackupManifest {
   const manifest = parse(text);
-  if (manifest.format !== FORMAT) {
+  if (manifest.format < 1 || manifest.format > FORMAT) {
     throw new CliError(
-      `the backup has format ${manifest.format}, and this viv (${build.version}) reads format ${FORMAT}`,
+      `the backup has format ${manifest.format}, and this viv (${build.version}) reads formats up to ${FORMAT}`,
       { hint: `Restore it with the version that made it, ${manifest.made_by}, or a later one.` },
     );
   }
@@ -57,11 +64,12 @@ export function readManifest(text: string, build: Build): BackupManifest {
 
 function parse(text: string): BackupManifest {
   try {
-    const value = JSON.parse(text) as BackupManifest;
+    const found = JSON.parse(text) as Partial<BackupManifest>;
+    const value = { volumes: [], artifacts: [], ...found } as BackupManifest;
     const isWhole =
       typeof value.format === "number" &&
       typeof value.schema === "number" &&
-      Array.isArray(value.snapshots) &&
+      [value.snapshots, value.volumes, value.artifacts].every(Array.isArray) &&
       typeof value.files === "object" &&
       value.files !== null &&
       Object.values(value.files).every((sum) => typeof sum === "object" && sum !== null);

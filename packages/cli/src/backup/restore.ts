@@ -17,17 +17,20 @@ import { stopLeftPostgres } from "../supervisor/postgres.ts";
 import { ensureServiceUser } from "../supervisor/service-user.ts";
 import { readFirst, unpack } from "./archive.ts";
 import { checkNames } from "./check-names.ts";
-import { type DatabasePlace, databasePlace, hasCluster, startDatabase } from "./database.ts";
+import { type DataPlaces, databasePlace, hasCluster, startDatabase } from "./database.ts";
 import {
   type BackupManifest,
   differences,
   KEYS_DIR,
   MANIFEST_FILE,
+  OBJECTS_DIR,
   QEMU_DIR,
   ROWS_FILE,
   readManifest,
   STATES_DIR,
+  VOLUMES_DIR,
 } from "./manifest.ts";
+import { placeObjects } from "./objects.ts";
 import {
   beginRestore,
   finishRestore,
@@ -40,10 +43,13 @@ import { checkLoad, loadRows } from "./rows.ts";
 import { placeBuild, placeSnapshot } from "./saved-state.ts";
 import { makeStaging } from "./staging.ts";
 import { sumsBelow } from "./sums.ts";
+import { placeVolume } from "./volumes.ts";
 
 export interface Restored {
   manifest: BackupManifest;
   rows: number;
+  /** Volumes that were there already, and are as they were. */
+  unchanged: string[];
   /** Where what was there before is now. */
   aside: string[];
 }
@@ -65,26 +71,31 @@ export async function restoreBackup(
   const lock = await takeUnserved(layout, "viv restore-backup");
   try {
     const place = await databasePlace(config);
+    if (place.objectsDir === undefined && manifest.artifacts.length > 0) throw bucketFor(manifest);
     const undone = await undoUnfinishedRestore(layout);
     if (undone) terminal.note(`viv: the restore of ${undone.backup}, which was interrupted, is undone first`);
     if (!force) checkUnused(layout);
     if (place.url !== undefined) await checkLoad(place.url, { keepAside: force ? "restore" : undefined });
     await mountPool(layout);
-    const staging = await makeStaging(path.join(layout.dataDir, "pool"));
-    try {
-      terminal.note(`viv: unpacking ${file}, made at ${manifest.made_at} by ${manifest.made_by}`);
-      await unpack(file, staging.dir, signal);
-      await verify(staging.dir, manifest);
-      terminal.note("viv: every file is as the manifest says");
-      signal.throwIfAborted();
-      return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
-    } finally {
-      await staging.remove();
-    }
+    await using staging = await makeStaging(path.join(layout.dataDir, "pool"));
+    terminal.note(`viv: unpacking ${file}, made at ${manifest.made_at} by ${manifest.made_by}`);
+    await unpack(file, staging.dir, signal);
+    await verify(staging.dir, manifest);
+    terminal.note("viv: every file is as the manifest says");
+    signal.throwIfAborted();
+    return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
   } finally {
     await lock.release();
   }
 }
+
+const bucketFor = ({ artifacts }: BackupManifest) =>
+  new CliError(
+    `the backup has ${artifacts.length} artifacts, which this service would look for in a bucket (VIV_OBJECTS)`,
+    {
+      hint: "Nothing was changed. Restore without VIV_OBJECTS: artifacts are then in a directory of the host.",
+    },
+  );
 
 function checkUnused(layout: Layout): void {
   const used = [
@@ -109,7 +120,7 @@ async function verify(dir: string, manifest: BackupManifest): Promise<void> {
 
 interface Putting {
   layout: Layout;
-  place: DatabasePlace;
+  place: DataPlaces;
   force: boolean;
   /** The backup. */
   file: string;
@@ -124,8 +135,15 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
     await placeSnapshot(path.join(dir, STATES_DIR, id), path.join(dataDir, "pool/s", id), imagesDir);
   for (const build of await readdir(path.join(dir, QEMU_DIR)).catch(() => []))
     await placeBuild(path.join(dir, QEMU_DIR, build), path.join(dataDir, QEMU_DIR, build));
-
+  const unchanged: string[] = [];
+  for (const id of manifest.volumes)
+    if (!(await placeVolume(path.join(dir, VOLUMES_DIR, id), path.join(dataDir, "pool/v", id))))
+      unchanged.push(id);
   const user = await ensureServiceUser(place.controlUser);
+  const objects = path.join(dir, OBJECTS_DIR);
+  if (place.objectsDir !== undefined && existsSync(objects))
+    await placeObjects(objects, place.objectsDir, user);
+
   const cluster = path.join(postgresDir, "data");
   if (place.url === undefined) await stopLeftPostgres(cluster);
   const journal = await beginRestore(layout, file, [
@@ -139,7 +157,7 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
     const loaded = await load({ layout, place, force }, path.join(dir, ROWS_FILE));
     const aside = await finishRestore(layout, journal);
     if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
-    return { rows: loaded.rows, aside };
+    return { rows: loaded.rows, unchanged, aside };
   } catch (error) {
     await undoRestore(layout, journal);
     throw error;

@@ -7,12 +7,15 @@ import { hasCode, messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import { openUnprivileged } from "../service/read-unprivileged-file.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
+import type { ArtifactObjects } from "./objects.ts";
 
 /** The first line of a dump. */
 export interface Head {
   schema: number;
   /** Saved states that rows refer to. */
   snapshots: string[];
+  volumes: string[];
+  artifacts: ArtifactObjects[];
 }
 
 /** Writes the dump to a file. `onHead` begins as soon as its first line is there, and is awaited at the end. */
@@ -25,15 +28,16 @@ export async function dumpRows(
   const ended = endOf(child);
   (child.stdin as Writable).end(url);
   await using handle = await open(file, "wx", 0o600);
-  let first = "";
+  const first: Buffer[] = [];
   let head: Head | undefined;
   let handled: Promise<void> = Promise.resolve();
   for await (const chunk of child.stdout as Readable) {
     await handle.writeFile(chunk);
     if (head) continue;
-    first += chunk;
-    if (!first.includes("\n")) continue;
-    head = JSON.parse(first.slice(0, first.indexOf("\n"))) as Head;
+    first.push(chunk);
+    if (!chunk.includes("\n")) continue;
+    const text = Buffer.concat(first).toString();
+    head = JSON.parse(text.slice(0, text.indexOf("\n"))) as Head;
     handled = onHead(head);
     // A failure is thrown where it is awaited, below.
     handled.catch(() => {});

@@ -1,6 +1,6 @@
 /**
- * What a backup reads of a data directory: the database and the pool of the service that runs. Where none runs, they are
- * started and mounted for the backup alone, under the lock, so that no service begins to use them meanwhile.
+ * What a command reads of a data directory: the database and the pool of the service that runs. Where none runs, they are
+ * started and mounted for the command alone, under the lock, so that no service begins to use them meanwhile.
  */
 import { existsSync } from "node:fs";
 import path from "node:path";
@@ -11,8 +11,6 @@ import { isPoolUnmounted, mountPool, unmountPool } from "../supervisor/pool.ts";
 import type { Terminal } from "../terminal.ts";
 import { addressOfRunning, type DatabasePlace, hasCluster, startDatabase } from "./database.ts";
 
-const COMMAND = "viv backup";
-
 /** `pool`: undefined if it is not there to be read. */
 interface Pool {
   pool: string | undefined;
@@ -22,14 +20,19 @@ interface Pool {
 
 /** Calls `work` with the pool, which is mounted if it `isNeeded`. */
 export async function withPool<T>(
-  { layout, terminal, isNeeded }: { layout: Layout; terminal: Pick<Terminal, "note">; isNeeded: boolean },
+  {
+    layout,
+    terminal,
+    isNeeded,
+    command,
+  }: { layout: Layout; terminal: Pick<Terminal, "note">; isNeeded: boolean; command: string },
   work: (pool: Pool) => Promise<T>,
 ): Promise<T> {
   const pool = path.join(layout.dataDir, "pool");
   const isUnmounted = await isPoolUnmounted(layout);
   if (!isUnmounted || !isNeeded)
     return await work({ pool: isUnmounted || !existsSync(pool) ? undefined : pool, isHeld: false });
-  const lock = await take(layout);
+  const lock = await take(layout, command);
   if (!lock)
     throw new CliError(`the service of ${layout.dataDir} runs, and its pool at ${pool} is not mounted`, {
       hint: "If it is just starting, try again once it answers. Else start it again, which mounts the pool.",
@@ -49,12 +52,17 @@ export async function withPool<T>(
 
 /** Calls `work` with the database's address: of the service that runs, or of a database that runs for this alone. */
 export async function withAddress<T>(
-  { layout, place, isHeld }: { layout: Layout; place: DatabasePlace; isHeld: boolean },
+  {
+    layout,
+    place,
+    isHeld,
+    command,
+  }: { layout: Layout; place: DatabasePlace; isHeld: boolean; command: string },
   work: (url: string) => Promise<T>,
 ): Promise<T> {
   if (place.url !== undefined) return await work(place.url);
   if (!hasCluster(layout)) return await work(await addressOfRunning(layout, place));
-  const lock = isHeld ? undefined : await take(layout);
+  const lock = isHeld ? undefined : await take(layout, command);
   if (!isHeld && !lock) return await work(await addressOfRunning(layout, place));
   try {
     const database = await startDatabase(layout, place);
@@ -65,10 +73,10 @@ export async function withAddress<T>(
 }
 
 /** Takes the lock; undefined if a service has it. */
-async function take(layout: Layout): Promise<{ release: () => Promise<void> } | undefined> {
+async function take(layout: Layout, command: string): Promise<{ release: () => Promise<void> } | undefined> {
   // An uninstall has removed the lock's directory.
   await makeBaseDirs(layout);
-  const lock = await takeForCommand(layout.lockFile, COMMAND);
+  const lock = await takeForCommand(layout.lockFile, command);
   if ("release" in lock) return lock;
   refuseCommand(lock.holder, layout.dataDir);
   return undefined;

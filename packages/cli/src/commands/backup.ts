@@ -13,40 +13,45 @@ export function backupCommand(): Verb {
   return new Verb("backup", [
     "sudo viv backup /srv/backups/vivarium.tar.zst",
     "sudo viv backup --saved-state --force /srv/backups/vivarium.tar.zst",
+    "sudo viv backup --no-volumes --no-artifacts /srv/backups/small.tar.zst",
   ])
-    .summary("save database, keys and saved state in a file")
+    .summary("save database, keys, volumes, artifacts and saved state in a file")
     .description(
-      `Save the database and the keys in one file, as of one instant, while the service runs. With --saved-state also
-the paused sessions, checkpoints and templates that the rows of that instant refer to. The file holds keys: only its
-owner can read it. Exits with 1 if a saved state was not there, and names it.`,
+      `Save the database and the keys in one file, as of one instant, while the service runs, with the volumes and artifacts
+that the rows of that instant refer to. With --saved-state also the paused sessions, checkpoints and templates. A volume
+that a session uses meanwhile is saved as a power cut would leave it. The file holds keys: only its owner can read it.
+Exits with 1 if something of it was not there, and names it.`,
     )
     .argument("<file>", "a tar, compressed with zstd")
     .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--saved-state", "also what paused sessions, checkpoints and templates are made of")
+    .option("--no-volumes", "without the content of volumes")
+    .option("--no-artifacts", "without the files of artifacts")
     .option("--force", "replace a file of this name, once the new one is whole")
-    .option("--json", "print {file, bytes, schema, snapshots, missing}")
+    .option("--json", "print {file, bytes, schema, snapshots, volumes, artifacts, missing}")
     .does(backup);
 }
 
-type Options = { savedState?: boolean; force?: boolean };
+type Options = { savedState?: boolean; volumes: boolean; artifacts: boolean; force?: boolean };
 
 async function backup(call: Call<Options>, name: string): Promise<number> {
   requireRootFor("backup");
   const file = path.resolve(name);
   await checkTarget(file, call.options.force ?? false);
-  const savedState = call.options.savedState ?? false;
-  const { schema, snapshots, missing } = await withInterrupt((signal) =>
-    backUp(call, file, { savedState, signal }),
+  const { savedState = false, volumes: withVolumes, artifacts: withArtifacts } = call.options;
+  const manifest = await withInterrupt((signal) =>
+    backUp(call, file, { savedState, volumes: withVolumes, artifacts: withArtifacts, signal }),
   );
+  const { schema, snapshots, volumes, artifacts, missing } = manifest;
   const { size: bytes } = await stat(file);
   call.print(
-    { file, bytes, schema, snapshots, missing },
+    { file, bytes, schema, snapshots, volumes, artifacts, missing },
     () => `${file} (${formatBytes(bytes)})`,
     () => file,
   );
   if (missing.length === 0) return EXIT.ok;
   call.terminal.note(
-    `viv: the backup is without these saved states, which rows refer to and the node does not have: ${missing.join(", ")}`,
+    `viv: the backup is without these, which rows refer to and which were not there: ${missing.join(", ")}`,
   );
   return EXIT.failed;
 }

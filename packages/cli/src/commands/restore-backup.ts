@@ -20,7 +20,8 @@ export function restoreBackupCommand(): Verb {
     .description(
       `Put a backup of viv backup into a data directory. The service must be stopped. Every file is compared with its
 sum before anything is touched. A directory with data is refused; with --force the data is moved aside and kept. A backup of
-a later version is refused; one of an earlier version is brought up to date by the next start. A file control/rows-….jsonl
+a later version is refused; one of an earlier version is brought up to date by the next start. A volume that is there
+already stays as it is. A file control/rows-….jsonl
 of the data directory, with the rows of before an update, is put back too, with --force. After a restore that was killed
 the service does not start: repeat the restore, or take it back with --undo.`,
     )
@@ -28,7 +29,10 @@ the service does not start: repeat the restore, or take it back with --undo.`,
     .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--force", "move aside what the data directory has")
     .option("--undo", "put back what was there before a restore that was interrupted")
-    .option("--json", "print {made_at, made_by, schema, rows, snapshots, missing, aside}")
+    .option(
+      "--json",
+      "print {made_at, made_by, schema, rows, snapshots, volumes, artifacts, missing, unchanged, aside}",
+    )
     .does(restore);
 }
 
@@ -39,16 +43,24 @@ async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: s
     throw new UsageError("give the file to restore, or --undo to take back a restore that was interrupted");
   if (name === undefined) return await takeBack(call);
   if (SAVED_ROWS.test(path.basename(name))) return await restoreRows(call, path.resolve(name), force);
-  const { manifest, rows, aside } = await withInterrupt((signal) =>
+  const { manifest, rows, unchanged, aside } = await withInterrupt((signal) =>
     restoreBackup(call, path.resolve(name), { force, signal }),
   );
-  const { made_at, made_by, schema, snapshots, missing } = manifest;
+  const { made_at, made_by, schema, snapshots, volumes, artifacts, missing } = manifest;
+  const counts = [
+    `${rows} rows`,
+    `${snapshots.length} saved states`,
+    `${volumes.length - unchanged.length} volumes`,
+    `${artifacts.length} artifacts`,
+  ];
   const lines = [
-    `restored ${rows} rows and ${snapshots.length} saved states as of ${made_at} into ${call.config.dataDir}`,
+    `restored ${counts.join(", ")} as of ${made_at} into ${call.config.dataDir}`,
+    ...(unchanged.length > 0 ? [`volumes that were there stay as they are: ${unchanged.join(", ")}`] : []),
     ...aside.map((place) => `kept what was there before: ${place}`),
     "start the service: viv up, or systemctl start of its unit",
   ];
-  call.print({ made_at, made_by, schema, rows, snapshots, missing, aside }, () => lines.join("\n"));
+  const facts = { made_at, made_by, schema, rows, snapshots, volumes, artifacts, missing, unchanged, aside };
+  call.print(facts, () => lines.join("\n"));
 }
 
 async function takeBack(call: Call): Promise<void> {

@@ -10,6 +10,8 @@ export const ENTRY_POINTS = {
   gateway: path.join(ROOT, "packages/gateway/src/main.ts"),
   control: path.join(ROOT, "packages/control/src/main.ts"),
   backup: path.join(ROOT, "packages/control/src/backup.ts"),
+  storageOfControl: path.join(ROOT, "packages/control/src/storage.ts"),
+  storageOfNode: path.join(ROOT, "packages/node/src/storage.ts"),
 } as const;
 
 export const MOUNT_POOL = path.join(ROOT, "scripts/mount-pool");

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
+import { hasUtf8Escapes } from "./path-escapes.ts";
 import { named, text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const CONNECTION_NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
@@ -44,17 +45,8 @@ const PathPattern = z
     (path) => !AMBIGUOUS_PATH.test(path),
     "must be a path that reads in one way only: without query, fragment, dot segments, //, ;, \\ and encoded / \\ . or NUL",
   )
-  .refine(isUtf8, "must have percent escapes that are UTF-8");
-
-/** Lenient readers take overlong forms for the character itself. A request with other bytes is refused, so no pattern has them. */
-function isUtf8(path: string): boolean {
-  try {
-    decodeURIComponent(path);
-    return true;
-  } catch {
-    return false;
-  }
-}
+  // A request with other bytes is refused, so no pattern has them.
+  .refine(hasUtf8Escapes, "must have percent escapes that are UTF-8");
 
 /** Which requests get the credential: those that match one method and one path. Without any, none. */
 export const ConnectionAllow = z.strictObject({

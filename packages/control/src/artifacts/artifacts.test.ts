@@ -4,6 +4,7 @@ import { LIMITS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
+import { dumpRows } from "../db/dump-rows.ts";
 
 const DAY_MS = 86_400_000;
 let control: Control;
@@ -155,6 +156,23 @@ test("an empty file is a file", async () => {
   expect(files).toMatchObject([{ path: "empty", size_bytes: 0 }]);
   const whole = await follow(files[0].url);
   expect([whole.status, whole.text, whole.headers["content-length"]]).toEqual([200, "", "0"]);
+});
+
+test("a dump of the rows begins with every object of artifacts, by their keys, and with volumes", async () => {
+  const id = await control.createLive();
+  await write(id, { a: "a", b: "b", "same-as-b": "b", empty: "" });
+  const { id: aid } = await captured(id, ["*"]);
+  const { id: failed } = await captured(id, ["nothing"]);
+  const made = await control.ask("POST /v1/volumes", { body: {} });
+  const lines: string[] = [];
+  await dumpRows(control.settings.databaseUrl, async (line) => void lines.push(line));
+  const { artifacts, volumes } = JSON.parse(lines[0] ?? "");
+  const { prefix, objects } = artifacts.find((one: { prefix: string }) => one.prefix.includes(aid));
+  expect(objects.map((name: string) => `${prefix}${name}@`).toSorted()).toEqual(objectsOf(aid).toSorted());
+  expect(objects).toHaveLength(2);
+  expect(JSON.stringify(artifacts)).not.toContain(failed);
+  expect(volumes).toEqual([made.body.id]);
+  await control.ask(`DELETE /v1/volumes/${made.body.id}`);
 });
 
 test("a link that was changed, has lapsed, or whose artifact is gone opens nothing", async () => {

@@ -93,6 +93,34 @@ export async function findFile(
     .executeTakeFirst();
 }
 
+/** Artifacts that have files, from the one after `seq` on: for work that goes through all of them. */
+export async function listWithFiles(db: Queries, afterSeq: number): Promise<ArtifactRow[]> {
+  return await artifacts(db)
+    .where("state", "<>", "failed")
+    .where("seq", ">", afterSeq)
+    .orderBy("seq")
+    .limit(100)
+    .execute();
+}
+
+export async function listPieces(
+  db: Queries,
+  artifactId: string,
+): Promise<Pick<ArtifactFileRow, "path" | "pieces" | "size_bytes">[]> {
+  return await db
+    .selectFrom("artifact_files")
+    .select(["path", "pieces", "size_bytes"])
+    .where("artifact_id", "=", artifactId)
+    .orderBy("position")
+    .execute();
+}
+
+/** Whether the row is there, be it expired. */
+export async function isThere(db: Queries, id: string): Promise<boolean> {
+  const row = await db.selectFrom("artifacts").select("id").where("id", "=", id).executeTakeFirst();
+  return row !== undefined;
+}
+
 /** Counts one more beginning of the capture. Undefined if it is over. */
 export async function beginAttempt(db: Queries, id: string): Promise<ArtifactRow | undefined> {
   return await db

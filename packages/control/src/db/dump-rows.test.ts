@@ -116,7 +116,12 @@ test("a dump begins with the schema and the saved states that its rows refer to"
     ),
   );
   const head = JSON.parse((await dump(url))[0] ?? "");
-  expect(head).toEqual({ schema: expect.any(Number), snapshots: [`pau_${S1}`] });
+  expect(head).toEqual({
+    schema: expect.any(Number),
+    snapshots: [`pau_${S1}`],
+    volumes: [],
+    artifacts: [],
+  });
 });
 
 test("a dump of an earlier schema loads, and the next start brings it up to date", async () => {

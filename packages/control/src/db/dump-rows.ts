@@ -2,13 +2,14 @@
  * Writes all rows of the database as lines of JSON, as of one instant, while the service runs. Every value is in
  * PostgreSQL's own text form, so that it is read back exactly. The form of a dump:
  *
- *   {"schema": 16, "snapshots": [id, …]}   the schema's number, and the snapshots that rows refer to
+ *   {"schema": 16, "snapshots": [id, …], "volumes": [id, …], "artifacts": [{"prefix", "objects"}, …]}
+ *                                           the schema's number, and what rows refer to that is not in the database
  *   {"table": "orgs", "columns": [name, …]}
  *   ["org_…", null, …]                      a row of the table named last, once for each
  *   {"sequences": {name: value, …}}
  *   {"rows": 1234}                          the last line: a dump without it is cut off
  *
- * The first line comes at once: who keeps the files of those snapshots must do so before they are deleted.
+ * The first line comes at once: who keeps the files that it names must do so before they are deleted.
  */
 import pg from "pg";
 import { ownSequenceNames, ownTableNames } from "./own-tables.ts";
@@ -24,7 +25,9 @@ export async function dumpRows(url: string, write: (line: string) => Promise<voi
     await client.query("set timezone = 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres'");
     await client.query("set bytea_output = 'hex'; set extra_float_digits = 1");
     await client.query("begin isolation level repeatable read read only");
-    await write(JSON.stringify({ schema: await readSchema(client), snapshots: await listSnapshots(client) }));
+    const schema = await readSchema(client);
+    const [snapshots, volumes] = [await listSnapshots(client), await listVolumes(client)];
+    await write(JSON.stringify({ schema, snapshots, volumes, artifacts: await listArtifacts(client) }));
     let rows = 0;
     for (const table of await listTables(client)) rows += await dumpTable(client, table, write);
     // Sequences are outside of transactions: their values are those of now, which are never behind the rows.
@@ -36,8 +39,8 @@ export async function dumpRows(url: string, write: (line: string) => Promise<voi
 }
 
 async function readSchema(client: pg.Client): Promise<number> {
-  const known = await client.query("select to_regclass('schema_migrations') is not null as known");
-  if (!known.rows[0].known) throw new Error("the database has no schema of this service");
+  if (!(await hasTable(client, "schema_migrations")))
+    throw new Error("the database has no schema of this service");
   const { rows } = await client.query("select max(number) as number from schema_migrations");
   return rows[0].number;
 }
@@ -50,6 +53,31 @@ async function listSnapshots(client: pg.Client): Promise<string[]> {
      union select id from checkpoints union select id from templates where session_id is not null order by id`,
   );
   return rows.map(({ id }) => id);
+}
+
+/** Volumes that callers see. A schema of before an update may have none. */
+async function listVolumes(client: pg.Client): Promise<string[]> {
+  if (!(await hasTable(client, "volumes"))) return [];
+  const { rows } = await client.query("select id from volumes where state = 'ready' order by id");
+  return rows.map(({ id }) => id);
+}
+
+/** Objects that artifacts consist of: the beginning of their keys, and their names below it (`artifacts/pieces.ts`). */
+async function listArtifacts(client: pg.Client): Promise<{ prefix: string; objects: string[] }[]> {
+  if (!(await hasTable(client, "artifact_files"))) return [];
+  const { rows } = await client.query(
+    `select org_id || '/artifacts/' || id || '/' as prefix,
+         array_agg(distinct encode(substring(pieces from at + 1 for 32), 'hex')) as objects
+       from artifacts join artifact_files on artifact_id = id
+         cross join generate_series(0, length(pieces) - 1, 32) as at
+       where state <> 'failed' group by id, org_id order by id`,
+  );
+  return rows;
+}
+
+async function hasTable(client: pg.Client, name: string): Promise<boolean> {
+  const { rows } = await client.query("select to_regclass($1) is not null as known", [name]);
+  return rows[0].known;
 }
 
 /** Names of our tables, each after those that it refers to. */

@@ -2,6 +2,7 @@
  * Decides by method and path whether a Connection allows a request. The path is compared as it was sent, so a path that
  * origin and gateway could read differently is refused before. Pure.
  */
+import { hasUtf8Escapes } from "@vivarium/contract/api/path-escapes";
 
 const SPACE = 0x20;
 const PERCENT = 0x25;
@@ -10,20 +11,7 @@ const DELETE = 0x7f;
 /** The path of a request target without its query; undefined when two readers could understand it differently. */
 export function readPath(target: string): string | undefined {
   const [path = ""] = target.split("?", 1);
-  return isPlainTarget(target) && isPlainPath(path) && isUtf8(path) ? path : undefined;
-}
-
-/**
- * Whether the escapes are valid UTF-8. Lenient readers take overlong forms for the character itself, so `%c0%ae` is a dot for
- * them, and other bytes for a character of Latin-1 or for nothing.
- */
-function isUtf8(path: string): boolean {
-  try {
-    decodeURIComponent(path);
-    return true;
-  } catch {
-    return false;
-  }
+  return isPlainTarget(target) && isPlainPath(path) && hasUtf8Escapes(path) ? path : undefined;
 }
 
 /** Visible ASCII from a slash on: no absolute form, no `*`, no fragment. */

@@ -7,7 +7,6 @@ import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { pipeline } from "node:stream/promises";
 import { MIB } from "@vivarium/kit/sizes";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
@@ -118,8 +117,15 @@ async function install(root: string, file: string): Promise<void> {
   await chmod(target, 0o755);
 }
 
-export async function hashFile(file: string): Promise<string> {
+/** `onRead`: called with the bytes of each read, before the next one. */
+export async function hashFile(
+  file: string,
+  onRead: (bytes: number) => Promise<void> = async () => {},
+): Promise<string> {
   const hash = createHash("sha256");
-  await pipeline(createReadStream(file, { highWaterMark: MIB }), hash);
+  for await (const chunk of createReadStream(file, { highWaterMark: MIB })) {
+    hash.update(chunk as Buffer);
+    await onRead((chunk as Buffer).length);
+  }
   return hash.digest("hex");
 }

@@ -2,18 +2,14 @@
  * Makes and removes the folder of a snapshot. An unfinished or half removed one is recognised by marks of its own: a
  * folder that merely lacks its manifest was published once, so its remains are kept.
  */
-import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { syncPath } from "@vivarium/kit/durable-file";
-import { KeyedQueue } from "@vivarium/kit/keyed-queue";
+import { removeHalfRemoved, removeInSteps } from "../disks/remove-folder.ts";
 import { manifestPath } from "./manifest.ts";
 
 /** The manifest's name before it is published. The file exists, empty, as long as the snapshot is unfinished. */
 const unfinishedManifest = (dir: string) => `${manifestPath(dir)}.tmp`;
-const REMOVED = ".removed";
-/** Removals by folder. Two at a time would empty the same remains, and each fail at what the other one takes away. */
-const removals = new KeyedQueue();
 
 /** Makes an empty, unfinished folder, which becomes a snapshot when its manifest is published. */
 export async function makeUnpublished(dir: string): Promise<void> {
@@ -22,23 +18,9 @@ export async function makeUnpublished(dir: string): Promise<void> {
   await writeFile(unfinishedManifest(dir), "", { mode: 0o444 });
 }
 
-/** Removes a snapshot. It counts as removed from the rename on, whatever is left of its files. */
+/** Removes a snapshot. */
 export async function removeFolder(dir: string): Promise<void> {
-  await removals.run(dir, () => removeAlone(dir));
-}
-
-async function removeAlone(dir: string): Promise<void> {
-  const removed = `${dir}${REMOVED}`;
-  await rm(removed, { recursive: true, force: true });
-  try {
-    await rename(dir, removed);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
-    throw error;
-  }
-  await syncPath(path.dirname(dir));
-  crashPoint("remove.renamed");
-  await rm(removed, { recursive: true, force: true });
+  await removeInSteps(dir, () => crashPoint("remove.renamed"));
 }
 
 /** State of a snapshot's folder. `unfinished`: not a snapshot yet. `published`: a snapshot, or one that lost files. */
@@ -61,14 +43,12 @@ export async function foldersIn(dir: string): Promise<string[]> {
 
 /** Removes folders that a crashed daemon left unfinished or half removed. Returns their names. */
 export async function removeRemains(parent: string): Promise<string[]> {
-  const remains: string[] = [];
+  const remains = await removeHalfRemoved(parent);
   for (const name of await readdir(parent)) {
     const dir = path.join(parent, name);
-    const isRemoved = name.endsWith(REMOVED);
-    if (!isRemoved && (await lookOf(dir)) !== "unfinished") continue;
+    if ((await lookOf(dir)) !== "unfinished") continue;
     remains.push(name);
-    if (isRemoved) await rm(dir, { recursive: true, force: true });
-    else await removeFolder(dir);
+    await removeFolder(dir);
   }
   return remains;
 }

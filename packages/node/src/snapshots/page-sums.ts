@@ -81,7 +81,16 @@ export async function sumMemory(file: string, bytes: number): Promise<PageSums> 
 /** Throws UnusableSnapshot if a page does not match its sum. `scope`: all pages, or only the snapshot's own. */
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
-  await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
+  await verifyPages(file, table, { isWanted });
+}
+
+/** As `verifyMemory`, for the wanted pages. */
+export async function verifyPages(
+  file: string,
+  table: PageSums,
+  wanted: Pick<Pages, "isWanted" | "onRead">,
+): Promise<void> {
+  await eachPage(file, { count: table.sums.length, ...wanted }, (page, content) => {
     if (crc32(content) !== table.sums[page])
       throw new UnusableSnapshot(`page ${page} of the memory is damaged`);
   });
@@ -90,6 +99,8 @@ export async function verifyMemory(file: string, table: PageSums, scope: "all" |
 interface Pages {
   count: number;
   isWanted: (page: number) => boolean;
+  /** Called with the bytes of each read, before the next one. */
+  onRead?: (bytes: number) => Promise<void>;
 }
 
 /** Calls `look` for every wanted page, in no order. */
@@ -108,6 +119,7 @@ async function eachPage(
         const at = (page - first) * PAGE_BYTES;
         if (pages.isWanted(page)) look(page, buffer.subarray(at, at + PAGE_BYTES));
       }
+      await pages.onRead?.((end - first) * PAGE_BYTES);
     }
   };
   try {

@@ -7,15 +7,15 @@ import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { GIB } from "@vivarium/kit/sizes";
+import { isHalfRemoved, removeHalfRemoved, removeInSteps } from "../disks/remove-folder.ts";
 import { run } from "../host/run.ts";
 import { NodeError } from "../node-error.ts";
 
 /** The guest's user `sandbox` (`guest/agent/src/users.rs`), who owns the root of a new volume. */
 const OWNER = "999:999";
 const IMAGE = "image";
-const REMOVED = ".removed";
 
-const volumesDir = (dataDir: string) => path.join(dataDir, "pool/v");
+export const volumesDir = (dataDir: string) => path.join(dataDir, "pool/v");
 export const volumeDir = (dataDir: string, id: string) => path.join(volumesDir(dataDir), id);
 export const imagePath = (dataDir: string, id: string) => path.join(volumeDir(dataDir, id), IMAGE);
 
@@ -52,32 +52,19 @@ export async function growImage(dataDir: string, id: string, sizeGb: number): Pr
   crashPoint("volume.grown");
 }
 
-/** It counts as removed from the rename on. */
 export async function removeImage(dataDir: string, id: string): Promise<void> {
-  const dir = volumeDir(dataDir, id);
-  const removed = `${dir}${REMOVED}`;
-  await rm(removed, { recursive: true, force: true });
-  try {
-    await rename(dir, removed);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
-    throw error;
-  }
-  await syncPath(volumesDir(dataDir));
-  crashPoint("volume.removed");
-  await rm(removed, { recursive: true, force: true });
+  await removeInSteps(volumeDir(dataDir, id), () => crashPoint("volume.removed"));
 }
 
 /** Makes the folder of all volumes, and removes what a crash left of removed ones. */
 export async function prepareVolumes(dataDir: string): Promise<void> {
   await mkdir(volumesDir(dataDir), { recursive: true, mode: 0o711 });
-  const left = (await readdir(volumesDir(dataDir))).filter((name) => name.endsWith(REMOVED));
-  for (const name of left) await rm(path.join(volumesDir(dataDir), name), { recursive: true, force: true });
+  await removeHalfRemoved(volumesDir(dataDir));
 }
 
 /** Ids of all volumes, also of those that are not whole. */
 export async function volumeIds(dataDir: string): Promise<string[]> {
-  return (await readdir(volumesDir(dataDir))).filter((name) => !name.endsWith(REMOVED));
+  return (await readdir(volumesDir(dataDir))).filter((name) => !isHalfRemoved(name));
 }
 
 /** Size in bytes; undefined without a whole image. */
