@@ -19,6 +19,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Control, eventually, KEKS, startControl } from "../packages/control/test-support/control.ts";
 import { publishManifest } from "../packages/node/src/snapshots/manifest.ts";
@@ -147,6 +148,9 @@ test("of what is whole, everything is read, and nothing is damaged", async () =>
   await control.ask(`DELETE /v1/artifacts/${id}`);
 });
 
+/** Two runs of the program, over a dozen saved states. */
+const LONG_MS = 180_000 * SLOWNESS;
+
 const DAMAGES: [what: string, damage: (dir: string) => Promise<void>, found: string][] = [
   ["memory", (dir) => flip(join(dir, "mem"), PAGE_BYTES + 5), "page 1 of the memory is damaged"],
   ["state", (dir) => flip(join(dir, "state"), 1), "state is damaged"],
@@ -157,38 +161,42 @@ const DAMAGES: [what: string, damage: (dir: string) => Promise<void>, found: str
   ["sums", (dir) => flip(join(dir, "mem.sums"), 9), "mem.sums is damaged"],
 ];
 
-test("every kind of damage of a checkpoint is found, with whose it is, and a whole one is not named", async () => {
-  await addCheckpoint();
-  const expected = new Map<string, string>();
-  for (const [, damage, found] of DAMAGES) {
-    const { id, dir } = await addCheckpoint();
-    for (const name of await readdir(dir)) await chmod(join(dir, name), 0o600);
-    await damage(dir);
-    expected.set(id, found);
-  }
-  // The row of this one is gone.
-  const { id: nobodys, dir } = await addCheckpoint();
-  await control.sql.query("delete from checkpoints where id = $1", [nobodys]);
-  await flip(join(dir, "state"), 0);
-  const { code, damaged } = await check();
-  expect(code).toBe(1);
-  expect(damaged).toHaveLength(expected.size + 1);
-  for (const [id, found] of expected)
-    expect(damaged).toContainEqual({
-      kind: "snapshot",
-      id,
-      damages: expect.arrayContaining([found]),
-      of: { kind: "checkpoint", id, name: id, org_id: org, session_id: session },
-    });
-  expect(damaged).toContainEqual({ kind: "snapshot", id: nobodys, damages: ["state is damaged"] });
-  const { code: same, out } = await viv("check");
-  expect(same).toBe(1);
-  const [first = ""] = expected.keys();
-  expect(out).toContain(
-    `damaged: saved state ${first} (${first}), session ${session}, organisation ${org}\n`,
-  );
-  expect(out).toContain(`${nobodys}, which no row of the database names`);
-});
+test(
+  "every kind of damage of a checkpoint is found, with whose it is, and a whole one is not named",
+  async () => {
+    await addCheckpoint();
+    const expected = new Map<string, string>();
+    for (const [, damage, found] of DAMAGES) {
+      const { id, dir } = await addCheckpoint();
+      for (const name of await readdir(dir)) await chmod(join(dir, name), 0o600);
+      await damage(dir);
+      expected.set(id, found);
+    }
+    // The row of this one is gone.
+    const { id: nobodys, dir } = await addCheckpoint();
+    await control.sql.query("delete from checkpoints where id = $1", [nobodys]);
+    await flip(join(dir, "state"), 0);
+    const { code, damaged } = await check();
+    expect(code).toBe(1);
+    expect(damaged).toHaveLength(expected.size + 1);
+    for (const [id, found] of expected)
+      expect(damaged).toContainEqual({
+        kind: "snapshot",
+        id,
+        damages: expect.arrayContaining([found]),
+        of: { kind: "checkpoint", id, name: id, org_id: org, session_id: session },
+      });
+    expect(damaged).toContainEqual({ kind: "snapshot", id: nobodys, damages: ["state is damaged"] });
+    const { code: same, out } = await viv("check");
+    expect(same).toBe(1);
+    const [first = ""] = expected.keys();
+    expect(out).toContain(
+      `damaged: saved state ${first} (${first}), session ${session}, organisation ${org}\n`,
+    );
+    expect(out).toContain(`${nobodys}, which no row of the database names`);
+  },
+  LONG_MS,
+);
 
 test("a damaged and a lost object of an artifact are found, with the files that need them", async () => {
   const whole = await addArtifact({ whole: "whole" });

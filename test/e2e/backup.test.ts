@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { text as textOf } from "node:stream/consumers";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client } from "@vivarium/sdk";
 import { expect, onTestFinished, test } from "vitest";
 import { type Ended, startVivWith } from "../support/command-line.ts";
@@ -17,96 +18,103 @@ const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >> count; sleep 0.2; done
 
 const viv = (...argv: string[]): Promise<Ended> => startVivWith({}, ...argv).ended;
 
-test("rows, keys and saved state of a service that is used are restored elsewhere, and a paused session continues there", async () => {
-  const first = await startService();
-  onTestFinished(() => first.stop());
-  const { url, apiKey, dataDir } = first.facts;
-  const client = new Client({ url, apiKey, retries: 0 });
-  const { sessions, checkpoints, volumes, artifacts } = client;
-  const { session_id: id } = await sessions.create({ name: "kept" });
-  await sessions.waitUntilLive(id);
-  await sessions.exec(id, { command: ["sh", "-c", `echo kept > note; ${COUNTER}`] });
-  const { id: artifact } = await client.session(id).artifacts.capture(["note"]);
-  await artifacts.waitUntilReady(artifact);
-  const { checkpoint_id: checkpoint } = await checkpoints.create(id);
-  await sessions.pause(id);
-  const { id: volume } = await volumes.create({ size_gb: 1 });
-  const { session_id: live } = await sessions.create({ volume_id: volume });
-  await sessions.waitUntilLive(live);
-  // Synced bytes are in the copy of a volume that is in use; others may be.
-  const writing =
-    "echo synced > /volume/a; sync /volume/a; (while sleep 0.1; do date >> /volume/b; done) > /dev/null 2>&1 &";
-  await sessions.exec(live, { command: ["sh", "-c", writing] });
+/** Three services, one after the other, with machines, and every read of what they keep. */
+const LONG_MS = 480_000 * SLOWNESS;
 
-  const folder = join(dirname(dataDir), randomId(8));
-  await mkdir(folder);
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  const file = join(folder, "b.tar.zst");
-  const saved = await viv("backup", "--saved-state", "--json", "--data-dir", dataDir, file);
-  expect(saved.code, saved.err).toBe(0);
-  expect(JSON.parse(saved.out)).toMatchObject({
-    file,
-    volumes: [volume],
-    artifacts: [artifact],
-    missing: [],
-  });
-  expect(JSON.parse(saved.out).snapshots).toHaveLength(2);
-  // Everything that a service which runs has stored is whole, and said to be whose it is.
-  const checked = await viv("storage", "check", "--rate", "0", "--json", "--data-dir", dataDir);
-  expect(checked.code, `${checked.out}${checked.err}`).toBe(0);
-  const { ok, checked: counts } = JSON.parse(checked.out);
-  expect({ ok, ...counts }).toMatchObject({ ok: true, snapshot: 2, volume: 1, artifact: 1 });
-  const { stored } = JSON.parse((await viv("storage", "--json", "--data-dir", dataDir)).out);
-  for (const [kind, ofKind] of Object.entries({ session: id, checkpoint, volume, artifact })) {
-    const found = stored.find((one: { id: string }) => one.id === ofKind);
-    expect(found, ofKind).toMatchObject({ kind });
-    expect(found.bytes - found.shared_bytes, ofKind).toBeGreaterThan(0);
-  }
-  // The service keeps running, and its live session with it.
-  expect((await sessions.exec(live, { command: ["echo", "on"] })).stdout).toBe("on\n");
-  expect(await viv("backup", "--data-dir", dataDir, file)).toMatchObject({
-    code: 1,
-    err: expect.stringContaining("exists"),
-  });
+test(
+  "rows, keys and saved state of a service that is used are restored elsewhere, and a paused session continues there",
+  async () => {
+    const first = await startService();
+    onTestFinished(() => first.stop());
+    const { url, apiKey, dataDir } = first.facts;
+    const client = new Client({ url, apiKey, retries: 0 });
+    const { sessions, checkpoints, volumes, artifacts } = client;
+    const { session_id: id } = await sessions.create({ name: "kept" });
+    await sessions.waitUntilLive(id);
+    await sessions.exec(id, { command: ["sh", "-c", `echo kept > note; ${COUNTER}`] });
+    const { id: artifact } = await client.session(id).artifacts.capture(["note"]);
+    await artifacts.waitUntilReady(artifact);
+    const { checkpoint_id: checkpoint } = await checkpoints.create(id);
+    await sessions.pause(id);
+    const { id: volume } = await volumes.create({ size_gb: 1 });
+    const { session_id: live } = await sessions.create({ volume_id: volume });
+    await sessions.waitUntilLive(live);
+    // Synced bytes are in the copy of a volume that is in use; others may be.
+    const writing =
+      "echo synced > /volume/a; sync /volume/a; (while sleep 0.1; do date >> /volume/b; done) > /dev/null 2>&1 &";
+    await sessions.exec(live, { command: ["sh", "-c", writing] });
 
-  const other = join(folder, "data");
-  const restored = await viv("restore-backup", "--data-dir", other, file);
-  expect(restored.code, restored.err).toBe(0);
-  expect(restored.out).toContain("2 saved states, 1 volumes, 1 artifacts");
-  expect(await viv("restore-backup", "--data-dir", other, file)).toMatchObject({
-    code: 1,
-    err: expect.stringContaining("has a database and keys already"),
-  });
-  const again = await viv("restore-backup", "--force", "--data-dir", other, file);
-  expect(again.code, again.err).toBe(0);
-  expect((await readdir(other)).filter((name) => name.startsWith("control."))).toHaveLength(1);
+    const folder = join(dirname(dataDir), randomId(8));
+    await mkdir(folder);
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const file = join(folder, "b.tar.zst");
+    const saved = await viv("backup", "--saved-state", "--json", "--data-dir", dataDir, file);
+    expect(saved.code, saved.err).toBe(0);
+    expect(JSON.parse(saved.out)).toMatchObject({
+      file,
+      volumes: [volume],
+      artifacts: [artifact],
+      missing: [],
+    });
+    expect(JSON.parse(saved.out).snapshots).toHaveLength(2);
+    // Everything that a service which runs has stored is whole, and said to be whose it is.
+    const checked = await viv("storage", "check", "--rate", "0", "--json", "--data-dir", dataDir);
+    expect(checked.code, `${checked.out}${checked.err}`).toBe(0);
+    const { ok, checked: counts } = JSON.parse(checked.out);
+    expect({ ok, ...counts }).toMatchObject({ ok: true, snapshot: 2, volume: 1, artifact: 1 });
+    const { stored } = JSON.parse((await viv("storage", "--json", "--data-dir", dataDir)).out);
+    for (const [kind, ofKind] of Object.entries({ session: id, checkpoint, volume, artifact })) {
+      const found = stored.find((one: { id: string }) => one.id === ofKind);
+      expect(found, ofKind).toMatchObject({ kind });
+      expect(found.bytes - found.shared_bytes, ofKind).toBeGreaterThan(0);
+    }
+    // The service keeps running, and its live session with it.
+    expect((await sessions.exec(live, { command: ["echo", "on"] })).stdout).toBe("on\n");
+    expect(await viv("backup", "--data-dir", dataDir, file)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("exists"),
+    });
 
-  const second = await startService({ dataDir: other });
-  onTestFinished(() => second.stop());
-  const there = new Client({ url: second.facts.url, apiKey, retries: 0 });
-  expect(await there.sessions.get(id)).toMatchObject({ state: "paused", name: "kept" });
-  expect((await there.sessions.exec(id, { command: ["cat", "note"] })).stdout).toBe("kept\n");
-  await eventually(async () => expect((await there.sessions.get(live)).state).toBe("failed"));
-  const { files: [note] = [] } = await there.artifacts.get(artifact);
-  if (!note) throw new Error("the artifact has no file");
-  const downloaded = await Array.fromAsync(there.artifacts.download(note));
-  expect(Buffer.concat(downloaded).toString()).toBe("kept\n");
-  // The session that had the volume is no more, so it is free once that is noticed.
-  await eventually(async () => {
-    expect((await there.volumes.list()).volumes).toMatchObject([{ id: volume, attached: false }]);
-  });
-  const { session_id: started } = await there.sessions.create({
-    from_checkpoint: checkpoint,
-    volume_id: volume,
-  });
-  await there.sessions.waitUntilLive(started);
-  const onVolume = await there.sessions.exec(started, { command: ["cat", "/volume/a"] });
-  expect(onVolume.stdout).toBe("synced\n");
-  for (const one of [id, live, started]) await there.sessions.delete(one);
-  for (const one of [id, live]) await sessions.delete(one);
-  await checkpoints.delete(checkpoint);
-  await there.checkpoints.delete(checkpoint);
-});
+    const other = join(folder, "data");
+    const restored = await viv("restore-backup", "--data-dir", other, file);
+    expect(restored.code, restored.err).toBe(0);
+    expect(restored.out).toContain("2 saved states, 1 volumes, 1 artifacts");
+    expect(await viv("restore-backup", "--data-dir", other, file)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("has a database and keys already"),
+    });
+    const again = await viv("restore-backup", "--force", "--data-dir", other, file);
+    expect(again.code, again.err).toBe(0);
+    expect((await readdir(other)).filter((name) => name.startsWith("control."))).toHaveLength(1);
+
+    const second = await startService({ dataDir: other });
+    onTestFinished(() => second.stop());
+    const there = new Client({ url: second.facts.url, apiKey, retries: 0 });
+    expect(await there.sessions.get(id)).toMatchObject({ state: "paused", name: "kept" });
+    expect((await there.sessions.exec(id, { command: ["cat", "note"] })).stdout).toBe("kept\n");
+    await eventually(async () => expect((await there.sessions.get(live)).state).toBe("failed"));
+    const { files: [note] = [] } = await there.artifacts.get(artifact);
+    if (!note) throw new Error("the artifact has no file");
+    const downloaded = await Array.fromAsync(there.artifacts.download(note));
+    expect(Buffer.concat(downloaded).toString()).toBe("kept\n");
+    // The session that had the volume is no more, so it is free once that is noticed.
+    await eventually(async () => {
+      expect((await there.volumes.list()).volumes).toMatchObject([{ id: volume, attached: false }]);
+    });
+    const { session_id: started } = await there.sessions.create({
+      from_checkpoint: checkpoint,
+      volume_id: volume,
+    });
+    await there.sessions.waitUntilLive(started);
+    const onVolume = await there.sessions.exec(started, { command: ["cat", "/volume/a"] });
+    expect(onVolume.stdout).toBe("synced\n");
+    for (const one of [id, live, started]) await there.sessions.delete(one);
+    for (const one of [id, live]) await sessions.delete(one);
+    await checkpoints.delete(checkpoint);
+    await there.checkpoints.delete(checkpoint);
+  },
+  LONG_MS,
+);
 
 test("a restore that is killed while its database runs starts nothing, is taken back, and can be repeated", async () => {
   const service = await startService();

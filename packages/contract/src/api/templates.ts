@@ -1,7 +1,7 @@
 /** Official templates, and those saved from a session (docs/spec/saved-state.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { named, plainText, timestamp } from "./wire-types.ts";
+import { named, plainText, text, timestamp } from "./wire-types.ts";
 
 export const TEMPLATE_NAME_PATTERN = /^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/;
 
@@ -22,7 +22,7 @@ export type TemplateSave = z.input<typeof TemplateSave>;
 /** Body of `POST /v1/templates`. Unknown fields are ignored. */
 export const TemplateImport = named("TemplateImport", {
   /** `[host[:port]/]path[:tag][@sha256:…]`. Control reads it. */
-  from_image: z.string(),
+  from_image: text(),
   ...naming,
 });
 export type TemplateImport = z.input<typeof TemplateImport>;

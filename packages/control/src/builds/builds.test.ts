@@ -498,11 +498,18 @@ describe("a build that", () => {
     hold();
     await importImage();
     await until("building");
+    const [deleted = ""] = await eventually(() => {
+      expect(control.node.builds.size).toBe(1);
+      return [...control.node.builds.keys()];
+    });
     await importImage({ name: "next" });
     expect((await control.ask("DELETE /v1/templates/deb")).status).toBe(204);
     expect((await control.ask("GET /v1/templates/deb")).status).toBe(404);
     await until("building", "next");
-    expect(control.node.builds.size).toBe(1);
+    // The row is there before the node has heard of it.
+    await eventually(() =>
+      expect([...control.node.builds.keys()]).toEqual([expect.not.stringMatching(deleted)]),
+    );
     expect((await control.ask("DELETE /v1/templates/next@1")).status).toBe(204);
     expect((await control.ask("DELETE /v1/templates/next")).status).toBe(404);
   });

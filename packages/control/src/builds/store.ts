@@ -69,7 +69,13 @@ export async function takeNext(tx: Queries): Promise<(BuildRow & { isFirst: bool
   if (id === undefined) return undefined;
   await tx
     .updateTable("template_builds")
-    .set({ state: "building", claimed_until: claim, not_before: null })
+    .set({
+      state: "building",
+      claimed_until: claim,
+      not_before: null,
+      // At once: the order of the queue looks at it.
+      ...(running === undefined && { begun_at: sql<Date>`now()` }),
+    })
     .where("id", "=", id)
     .execute();
   const row = await findBuildById(tx, id);
