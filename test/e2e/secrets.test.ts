@@ -47,7 +47,7 @@ test("no file of the service and no process's arguments or environment contains 
   const found = await filesWith([CANARY, PLAIN, id]);
   expect(found.filter(({ text }) => text !== id)).toEqual([]);
   expect(processesWith(CANARY)).toEqual([]);
-  const described = await (await fetch(`${service.url}/v1/openapi.json`)).text();
+  const described = JSON.stringify(await readAs("openapi.json"));
   for (const value of [CANARY, PLAIN]) expect(described).not.toContain(value);
   expect(described).toContain("secret_names");
   // The search finds what is there: the session's id in the database.
@@ -55,9 +55,11 @@ test("no file of the service and no process's arguments or environment contains 
   expect(processesWith(service.dataDir)).not.toEqual([]);
 });
 
-async function readAudit(): Promise<unknown> {
+const readAudit = () => readAs(`audit?session_id=${id}`);
+
+async function readAs(pathname: string): Promise<unknown> {
   const headers = { authorization: `Bearer ${service.apiKey}` };
-  const answer = await fetch(`${service.url}/v1/audit?session_id=${id}`, { headers });
+  const answer = await fetch(`${service.url}/v1/${pathname}`, { headers });
   return await answer.json();
 }
 
