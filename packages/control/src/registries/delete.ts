@@ -3,7 +3,6 @@ import { REGISTRY_CREDENTIAL_NAME } from "@vivarium/contract/api";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { appendEntry } from "../audit/append.ts";
-import { ApiError } from "../errors/api-error.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { deleteCredentials } from "./store.ts";
 
@@ -13,8 +12,7 @@ export async function deleteCredential(
   scope: Scope,
   { name, by }: { name: string; by: Caller },
 ): Promise<void> {
-  if (!REGISTRY_CREDENTIAL_NAME.test(name))
-    throw new ApiError("not_found", "there is no registry credential of this name");
+  if (!REGISTRY_CREDENTIAL_NAME.test(name)) return;
   await deps.db.transaction().execute(async (tx) => {
     for (const { id, registry_host } of await deleteCredentials(tx, scope, name)) {
       const meta = { name, registry_host };

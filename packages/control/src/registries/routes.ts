@@ -43,7 +43,7 @@ export function addRegistryRoutes(server: Server, deps: RegistryDeps): void {
     summary: "Delete a credential for a registry; without one of this name, nothing happens",
     tags,
     params: z.object({ name: z.string() }),
-    response: { 204: z.void().meta({ description: "Deleted, or not there" }), ...errorAnswers("not_found") },
+    response: { 204: z.void().meta({ description: "Deleted, or not there" }), ...errorAnswers() },
   };
   server.delete(`${PATH}/:name`, { schema: remove }, async (request, reply) => {
     const principal = principalOf(request);
