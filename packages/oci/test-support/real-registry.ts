@@ -1,14 +1,12 @@
 /** Debian's container registry as a process of a test (scripts/fetch-registry), over a directory of its own or a shared one. */
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { type KeyPair, makeAuthority, signServer } from "@vivarium/kit/certificates";
-import { sleep } from "@vivarium/kit/clock";
+import { endServer, fetchedProgram, untilAnswering } from "@vivarium/kit/test-support/server-process";
 import type { Dial } from "../src/dial.ts";
 import { type MadeImage, sha256 } from "./image.ts";
 
@@ -40,13 +38,7 @@ export interface RealRegistry extends AsyncDisposable {
   dial: Dial;
 }
 
-function programPath(): string {
-  const { VIV_CACHE_DIR, XDG_CACHE_HOME } = process.env;
-  const cache = VIV_CACHE_DIR ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "vivarium");
-  const program = join(cache, "test-tools/docker-registry/docker-registry");
-  if (!existsSync(program)) throw new Error(`${program} is missing; run scripts/fetch-registry`);
-  return program;
-}
+const programPath = () => fetchedProgram("docker-registry", "scripts/fetch-registry");
 
 export async function startRegistry(options: RealRegistryOptions): Promise<RealRegistry> {
   const { directory, host } = options;
@@ -65,9 +57,9 @@ export async function startRegistry(options: RealRegistryOptions): Promise<RealR
     await once(socket, "connect", { signal });
     return socket;
   };
-  const stop = async () => await end(child);
+  const stop = async () => await endServer(child);
   try {
-    await answering(child, port, () => log);
+    await untilAnswering(child, { port, host: "127.0.0.1" }, () => log);
   } catch (error) {
     await stop();
     throw error;
@@ -118,27 +110,6 @@ async function freePort(): Promise<number> {
     if (isFree) await new Promise((resolve) => server.close(resolve));
     if (isFree) return port;
   }
-}
-
-async function answering(child: ChildProcess, port: number, log: () => string): Promise<void> {
-  for (;;) {
-    if (child.exitCode !== null) throw new Error(`the registry ended: ${log()}`);
-    const socket = connect(port, "127.0.0.1");
-    const [outcome] = await Promise.race([
-      once(socket, "connect").then(() => [true]),
-      new Promise<[false]>((resolve) => socket.once("error", () => resolve([false]))),
-    ]);
-    socket.destroy();
-    if (outcome) return;
-    await sleep(50);
-  }
-}
-
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, "exit");
-  child.kill("SIGKILL");
-  await ended;
 }
 
 /** Uploads an image under a tag, and its documents by digest. The registry must not want a credential. */
