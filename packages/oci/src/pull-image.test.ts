@@ -41,14 +41,14 @@ describe("a pull", () => {
   });
 
   test("reports its stage, layers and bytes", async () => {
-    const image = makeImage({ layers: [randomBytes(3_000_000), randomBytes(1_000)] });
+    const image = makeImage({ layers: [randomBytes(8_000_000), randomBytes(1_000)] });
     const seen: Progress[] = [];
     await using standIn = await StandIn.start();
     standIn.serve(REGISTRY, serveImage(image));
     await withDirectory((directory) =>
       pull(standIn, directory, { onProgress: (progress) => seen.push(progress) }),
     );
-    const totals = { layers: 2, bytes: 3_001_000 };
+    const totals = { layers: 2, bytes: 8_001_000 };
     expect(seen[0]).toEqual({
       stage: "resolving",
       layers: { done: 0, total: 0 },

@@ -533,7 +533,11 @@ describe("a build that", () => {
     addImage();
     const release = hold("bake");
     await importImage();
-    await until("building");
+    // The row says "building" before the node has the build.
+    await eventually(() => {
+      const [build] = control.node.builds.values();
+      expect(build?.status.stage).toBe("bake");
+    });
     await control.node.restart();
     release();
     await eventually(async () => {

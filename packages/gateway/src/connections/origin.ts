@@ -8,8 +8,8 @@ import type { SessionShare } from "./session-share.ts";
 const MAX_REFLECTIONS = 3;
 /** TCP connections to one origin for one session: each stream of a guest may need its own. */
 const MAX_DIALLED = 256;
-/** Longest delay of a timer. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** Longest wait between two looks at the clock. */
+const MAX_WAIT_MS = 60_000;
 
 /** A guest's connection to an origin, with all that was opened for it. */
 export interface OpenConnection {
@@ -94,10 +94,7 @@ export class Origin {
       credential: new Credential(bound.header),
       expiresAt,
     };
-    this.#expiry = setTimeout(
-      () => this.active(),
-      Math.min(Math.max(0, expiresAt - Date.now()), MAX_TIMER_MS),
-    ).unref();
+    this.#awaitExpiry(expiresAt);
     await cut;
   }
 
@@ -112,6 +109,13 @@ export class Origin {
   async noteReflection(): Promise<void> {
     this.#reflections += 1;
     if (this.#reflections >= MAX_REFLECTIONS && this.#active) await this.end("suspended");
+  }
+
+  /** Looks again when the time has come, or is near: a timer may fire early, and the system's clock may be set meanwhile. */
+  #awaitExpiry(expiresAt: number): void {
+    if (!this.active()) return;
+    const waitMs = Math.min(expiresAt - Date.now() + 1, MAX_WAIT_MS);
+    this.#expiry = setTimeout(() => this.#awaitExpiry(expiresAt), waitMs).unref();
   }
 
   async #stop(): Promise<void> {

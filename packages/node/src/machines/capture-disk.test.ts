@@ -53,7 +53,7 @@ async function save(frozen: () => Promise<Frozen>, key?: StateKey) {
   await writeFile(path.join(machineDir, "disk.qcow2"), "the machine's own");
   const asked: string[] = [];
   const machine = {
-    ...{ id: "machine", isRunning: true },
+    ...{ id: "machine", isRunning: true, spec: {} },
     qmp: { execute: async (command: string) => void asked.push(command) },
     agent: { freeze: frozen, resumed: async () => ({ reseeded: true }) },
   } as unknown as Machine;
