@@ -1,8 +1,8 @@
 /** Constructs and connects the parts of the gateway: the link to the node, egress, previews. */
+import type { ConnectionEntry } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
 import { BoundConnections } from "./connections/bound-connections.ts";
-import { ConnectionLog } from "./connections/connection-log.ts";
 import { followConnections } from "./connections/follow-connections.ts";
 import { Interceptor, type InterceptorDeps } from "./connections/interceptor.ts";
 import { systemRoots } from "./connections/upstream.ts";
@@ -15,6 +15,7 @@ import { listenHttp } from "./egress/http-front.ts";
 import { listenTls } from "./egress/tls-front.ts";
 import { EgressLog } from "./egress-log/lines.ts";
 import { reportFlows } from "./egress-log/report-to-node.ts";
+import { lineOf } from "./egress-log/request-lines.ts";
 import { keepPreviews } from "./previews/keep-previews.ts";
 import { askForWake } from "./tables/ask-for-wake.ts";
 import { CurrentTables } from "./tables/current-tables.ts";
@@ -43,7 +44,7 @@ export async function startApp(config: GatewayConfig, log: Log) {
   const background = [
     followTables({ node, tables, settled, log }, stopping.signal),
     followConnections({ node, bound: egress.bound, log }, stopping.signal),
-    reportFlows({ node, egressLog, takeRequests: () => egress.connectionLog.take(), log }, stopping.signal),
+    reportFlows({ node, egressLog, log }, stopping.signal),
   ];
   return {
     reloadCertificate: () => previews.reloadCertificate(),
@@ -68,6 +69,8 @@ export interface EgressParts {
   dnsLimits?: { attemptMs: number; tcpIdleMs: number };
   /** The authorities and time limits of Connections. Set by tests only. */
   interceptor?: Pick<InterceptorDeps, "roots" | "limits">;
+  /** Called for each request through a Connection. Set by tests only. */
+  onRequest?: (entry: ConnectionEntry) => void;
 }
 
 export function startEgress(parts: EgressParts) {
@@ -82,10 +85,12 @@ export function startEgress(parts: EgressParts) {
   };
   const flows = new GuestFlows(parts);
   const bound = new BoundConnections();
-  const connectionLog = new ConnectionLog();
   const interceptor = new Interceptor({
     ...{ bound, log, ...parts.interceptor },
-    report: (entry) => connectionLog.add(entry),
+    report: (entry) => {
+      parts.egressLog.add(lineOf(entry));
+      parts.onRequest?.(entry);
+    },
   });
   const front = { tables, resolver, dialledPort, flows, bound, interceptor, log };
   const openers = [
@@ -97,7 +102,6 @@ export function startEgress(parts: EgressParts) {
   const slots = new Slots({ tables, openers, log });
   return {
     bound,
-    connectionLog,
     settled: () => slots.settled(),
     close() {
       slots.close();

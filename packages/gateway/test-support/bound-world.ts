@@ -159,12 +159,13 @@ export async function startBoundWorld(
   const origin = new TestOrigin(await signServer(roots, { host: HOST, lifeMs: DAY_MS }), protocols);
   const port = await origin.start(`${prefix}.80`);
   const interceptor = { roots: createSecureContext({ ca: [roots.certificatePem, ...moreRoots] }), limits };
-  const world = await startWorld(prefix, { http: port, tls: port }, log, { interceptor });
+  const reports: ConnectionEntry[] = [];
+  const onRequest = (entry: ConnectionEntry) => void reports.push(entry);
+  const world = await startWorld(prefix, { http: port, tls: port }, log, { interceptor, onRequest });
   world.names.script = (name) => [a(name, `${prefix}.80`)];
   await world.apply({ first: deny(HOST, "other.example", "x.example") });
   let version = 0;
   const opened = new Set<Socket>();
-  const reports: ConnectionEntry[] = [];
   const bound: BoundWorld = {
     ...world,
     ...{ origin, roots, ca },
@@ -212,10 +213,7 @@ export async function startBoundWorld(
       session.on("error", () => {});
       return session;
     },
-    reports() {
-      reports.push(...(world.connectionLog.take()?.entries ?? []));
-      return reports;
-    },
+    reports: () => reports,
     async close() {
       for (const socket of opened) socket.destroy();
       origin.close();

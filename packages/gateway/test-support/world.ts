@@ -15,7 +15,6 @@ import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
 import { type EgressParts, startEgress } from "../src/app.ts";
 import type { BoundConnections } from "../src/connections/bound-connections.ts";
-import type { ConnectionLog } from "../src/connections/connection-log.ts";
 import { EgressLog } from "../src/egress-log/lines.ts";
 import { CurrentTables } from "../src/tables/current-tables.ts";
 import { NodeClient } from "../src/tables/node-client.ts";
@@ -156,7 +155,6 @@ export interface World {
     boundHosts?: string[];
   }): Promise<void>;
   bound: BoundConnections;
-  connectionLog: ConnectionLog;
   /** Lines of the egress log since the last call, newest last. Resolves once they count at least this many events. */
   entries(atLeast?: number): Promise<EgressEntry[]>;
   close(): Promise<void>;
@@ -167,7 +165,7 @@ export async function startWorld(
   prefix: string,
   outside: { http: number; tls: number },
   log: Log = silent,
-  { dnsLimits, interceptor }: Pick<EgressParts, "dnsLimits" | "interceptor"> = {},
+  { dnsLimits, interceptor, onRequest }: Pick<EgressParts, "dnsLimits" | "interceptor" | "onRequest"> = {},
 ): Promise<World> {
   const names = await new TestNameServer().start(`${prefix}.53`);
   const node = new TestNode();
@@ -175,7 +173,9 @@ export async function startWorld(
   const tables = new CurrentTables();
   const egressLog = new EgressLog();
   const dialledPort = (port: number) => (port === 443 ? outside.tls : outside.http);
-  const egress = startEgress({ node: client, tables, egressLog, log, dialledPort, dnsLimits, interceptor });
+  const egress = startEgress({
+    ...{ node: client, tables, egressLog, log, dialledPort, dnsLimits, interceptor, onRequest },
+  });
   const hosts: World["hosts"] = [`${prefix}.10`, `${prefix}.11`, `${prefix}.12`];
   let version = 0;
   const apply: World["apply"] = async ({
@@ -219,7 +219,6 @@ export async function startWorld(
     publicAddress: `${prefix}.80`,
     privateAddress: `${prefix}.201`,
     bound: egress.bound,
-    connectionLog: egress.connectionLog,
     entries: (atLeast = 1) => takeEntries(egressLog, atLeast),
     async close() {
       egress.close();

@@ -10,6 +10,6 @@ export function renderKeks({ current, keys, unsealed }: KekStatus): string {
     String(count),
     id !== current && count === 0 ? "can be removed" : "",
   ]);
-  const table = renderTable(["KEY", "USE", "SESSIONS AND CHECKPOINTS", ""], rows);
+  const table = renderTable(["KEY", "USE", "DATA KEYS", ""], rows);
   return unsealed === 0 ? table : `${table}\n${unsealed} more have variables that are not sealed yet`;
 }

@@ -82,6 +82,8 @@ export const MOVE_ACTIONS = {
 
 /** A denial of an operation that is in no table: a read, or a path that does not exist. */
 export const OTHER_CALL = "api.call";
+/** The use of a Connection's credential, and requests that its Connection refused: one entry for each Connection and minute. */
+export const USE_OF_CONNECTION = "connection.use";
 /** Denials of a minute that were too many to have an entry each. */
 export const SUPPRESSED = "denials.suppressed";
 
@@ -94,6 +96,7 @@ export type AuditAction =
   | (typeof AUDIT_ACTIONS)[keyof typeof AUDIT_ACTIONS]
   | (typeof MOVE_ACTIONS)[keyof typeof MOVE_ACTIONS]
   | typeof OTHER_CALL
+  | typeof USE_OF_CONNECTION
   | typeof SUPPRESSED;
 
 /** The action of an operation, by the operation's id. */

@@ -43,6 +43,10 @@ export const AuditMeta = named("AuditMeta", {
   expires_at: timestamp.optional(),
   origin: z.string().optional().meta({ description: "of a Connection" }),
   header: z.string().optional().meta({ description: "that carries a Connection's credential" }),
+  minute: timestamp.optional().meta({ description: "whose requests through a Connection are counted" }),
+  sent: z.int().optional().meta({ description: "requests that carried a Connection's credential" }),
+  reflected: z.int().optional().meta({ description: "answers that carried it" }),
+  refused: z.int().optional().meta({ description: "requests that the Connection refused" }),
   connections: z
     .array(z.object({ name: z.string(), host: z.string() }))
     .optional()

@@ -21,7 +21,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const NEVER_METHODS = ["CONNECT", "TRACE"];
 /** Headers that frame a request, steer proxies, or would change what the rules were checked against. */
 const NEVER_HEADERS =
-  /^(host|content-length|content-type|transfer-encoding|connection|upgrade|te|trailer|expect|cookie|accept-encoding|forwarded|x-http-method-override|keep-alive|(proxy|x-forwarded|sec)-.*)$/i;
+  /^(host|content-length|content-type|transfer-encoding|connection|upgrade|te|trailer|expect|cookie|accept-encoding|forwarded|x-http-method-override|keep-alive|http2-settings|(proxy|x-forwarded|sec)-.*)$/i;
 /** Parts of a path that some server reads in another way than the rules. */
 const AMBIGUOUS_PATH = /[?#;\\]|\/\/|%(2f|5c|2e|00)|(^|\/)\.\.?(\/|$)/i;
 /** Marks that some servers make no difference between in a name, and those at its ends. */

@@ -15,7 +15,7 @@ import {
   noteUse,
 } from "./store.ts";
 
-const BEARER = /^Bearer +(\S+)$/i;
+const BEARER = /^Bearer +(\S+)$/;
 /** How long an accepted key is cached. A revoked key must stop working everywhere within five seconds. */
 const REMEMBERED_MS = 2_000;
 const REMEMBERED_KEYS = 10_000;

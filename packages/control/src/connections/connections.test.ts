@@ -142,6 +142,10 @@ describe("a create with Connections", () => {
       "authentication.header_name",
     ],
     [
+      { authentication: { type: "header", secret: "s", header_name: "HTTP2-Settings" } },
+      "authentication.header_name",
+    ],
+    [
       { authentication: { type: "header", secret: "s", header_name: "_Content_Length" } },
       "authentication.header_name",
     ],

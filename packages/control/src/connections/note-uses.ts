@@ -1,10 +1,11 @@
-/** Takes what the gateway reports of Connections: when they were used, and answers that carried the credential. */
+/** Takes what the gateway reports of Connections: their requests, and answers that carried the credential. */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { originOf } from "../connection-records/status.ts";
 import type { Queries } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import { findSessions } from "../sessions/store.ts";
 import { addUses, lockSessions, raiseVersion, type Uses } from "./store.ts";
+import { addCounts } from "./uses-store.ts";
 
 /** The gateway suspends a Connection by itself then; this makes it last. */
 const MOST_REFLECTIONS = 3;
@@ -15,6 +16,7 @@ export async function noteUses(tx: Queries, entries: readonly EgressEntry[]): Pr
     tx,
     uses.map(({ session_id }) => session_id),
   );
+  await addCounts(tx, uses);
   const rows = await addUses(tx, uses, MOST_REFLECTIONS);
   const reflected = rows.filter(({ added }) => added > 0);
   if (reflected.length === 0) return;
@@ -38,15 +40,19 @@ export async function noteUses(tx: Queries, entries: readonly EgressEntry[]): Pr
 /** One row for each Connection. */
 function sumUses(entries: readonly EgressEntry[]): Uses[] {
   const sums = new Map<string, Uses>();
-  for (const { machine_id, connection, generation = null, reason, at, count = 1 } of entries) {
+  for (const { machine_id, connection, generation = null, reason, verdict, at, count = 1 } of entries) {
     if (connection === undefined) continue;
     const session_id = machine_id.split("-", 1)[0] ?? "";
     const key = `${session_id} ${connection}`;
-    const sum = sums.get(key) ?? { session_id, name: connection, last_used_at: null, reflected: [] };
+    const none = { last_used_at: null, reflected: [], sent: 0, refused: 0 };
+    const sum: Uses = sums.get(key) ?? { session_id, name: connection, ...none };
     sums.set(key, sum);
     if (reason === "connection_used" && (sum.last_used_at === null || at > sum.last_used_at))
       sum.last_used_at = at;
+    // Such an answer has a line beside that of its request.
     if (reason === "connection_reflected") sum.reflected.push({ generation, count });
+    else if (verdict === "denied") sum.refused += count;
+    else sum.sent += count;
   }
   return [...sums.values()];
 }

@@ -167,6 +167,18 @@ CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, 
 CREATE INDEX checkpoints_unsealed ON public.checkpoints USING btree (id) WHERE (env IS NOT NULL);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
+create table connection_uses (
+  session_id text not null,
+  name text not null,
+  minute timestamp with time zone not null,
+  sent bigint not null,
+  reflected bigint not null,
+  refused bigint not null,
+  constraint connection_uses_pkey PRIMARY KEY (session_id, name, minute),
+  constraint connection_uses_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX connection_uses_minute ON public.connection_uses USING btree (minute);
+
 create table connections (
   session_id text not null,
   name text not null,

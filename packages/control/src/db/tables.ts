@@ -41,6 +41,7 @@ export interface Tables {
   events: EventTable;
   event_head: { only_row: Generated<boolean>; position: number };
   egress_denials: EgressDenialTable;
+  connection_uses: ConnectionUseTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -474,6 +475,15 @@ export interface EventTable {
   project_id: string | null;
   session_id: string | null;
   data: Json<Record<string, unknown>>;
+}
+
+export interface ConnectionUseTable {
+  session_id: string;
+  name: string;
+  minute: Date;
+  sent: number;
+  reflected: number;
+  refused: number;
 }
 
 export interface EgressDenialTable {

@@ -184,6 +184,18 @@ describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS, ...OPERATORS])("%s", (call
   });
 });
 
+test("a key is refused under its scheme in another case, and accepted as the specification writes it", async () => {
+  const key = await control.addKey({ orgId: (await control.ask("GET /v1/org")).body.org_id });
+  for (const [scheme, status] of [
+    ["bearer", 401],
+    ["BEARER", 401],
+    ["Bearer", 200],
+  ] as const) {
+    const headers = { authorization: `${scheme} ${key}` };
+    expect((await control.ask("GET /v1/sessions", { key: null, headers })).status).toBe(status);
+  }
+});
+
 describe.each(BY_ID)("%s", (call, body) => {
   test("answers the same to a foreign, a nonexistent and a malformed id", async () => {
     const unknown = {

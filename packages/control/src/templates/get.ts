@@ -23,8 +23,9 @@ export async function getTemplate(
     if (version !== undefined && !officialVersions(info, name).includes(version)) throw templateNotFound();
     return officialTemplate(info, name, version);
   }
-  const own = { versions: await listVersions(db, scope, name), builds: await listBuilds(db, scope, name) };
-  const template = toOwnTemplate(own, info, version);
+  // Before the versions: a build that ends meanwhile is a version then.
+  const builds = await listBuilds(db, scope, name);
+  const template = toOwnTemplate({ builds, versions: await listVersions(db, scope, name) }, info, version);
   if (!template) throw templateNotFound();
   return template;
 }

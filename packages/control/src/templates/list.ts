@@ -15,8 +15,9 @@ export async function listTemplates(
   const info = await node.current();
   const official = officialTemplates(info);
   const taken = new Set(official.map(({ name }) => name));
-  const versions = Map.groupBy(await listVersions(db, scope), ({ name }) => name);
+  // Before the versions: a build that ends meanwhile is a version then.
   const builds = Map.groupBy(await listBuilds(db, scope), ({ name }) => name);
+  const versions = Map.groupBy(await listVersions(db, scope), ({ name }) => name);
   const names = [...new Set([...versions.keys(), ...builds.keys()])]
     .filter((name) => !taken.has(name))
     .sort();

@@ -46,8 +46,14 @@ export async function resolveTemplate(
   const { name, version, number } = reference;
   // Versions of saved templates are numbers, so any other text matches nothing.
   const mayExist = version === undefined || number !== undefined;
-  const row = mayExist ? await lockVersion(tx, scope, { name, version: number }) : undefined;
-  if (!row) throw (await notReady(tx, scope, { name, number, version })) ?? noSuchTemplate(text);
+  const find = async () => (mayExist ? await lockVersion(tx, scope, { name, version: number }) : undefined);
+  let row = await find();
+  if (!row) {
+    const refusal = await notReady(tx, scope, reference);
+    // Its build may have ended since the first look.
+    row = await find();
+    if (!row) throw refusal ?? noSuchTemplate(text);
+  }
   const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
   const sizes = (row.sizes ?? [row.size]) as Size[];
@@ -95,7 +101,7 @@ async function notReady(
 ): Promise<ApiError | undefined> {
   const builds = await listBuilds(tx, scope, name);
   const build = version === undefined ? builds[0] : builds.find((one) => one.version === number);
-  if (!build) return undefined;
+  if (!build || build.state === "ready") return undefined;
   const state = build.error === null ? `${build.state}` : `failed: ${build.error}`;
   return new ApiError("conflict", `template: version ${build.version} of ${name} is not ready, but ${state}`);
 }

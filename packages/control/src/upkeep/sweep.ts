@@ -4,6 +4,7 @@ import { removeOrphanObjects } from "../artifacts/remove-objects.ts";
 import { addCaptures, expireArtifacts, failOverdue } from "../artifacts/sweep.ts";
 import { deleteOldEntries } from "../audit/retention.ts";
 import { addBuilds, deleteOrphanBuilds } from "../builds/sweep.ts";
+import { auditUses } from "../connections/audit-uses.ts";
 import { emitExpired } from "../connections/emit-expired.ts";
 import { keepLease } from "../connections/keep-lease.ts";
 import { emitDenials } from "../egress/denials.ts";
@@ -71,6 +72,7 @@ export const TICK_PARTS: Parts = {
   "report denials": emitDenials,
   "lease Connections": keepLease,
   "report expired Connections": emitExpired,
+  "write uses of Connections": auditUses,
   "push routes": (deps) => deps.previewPush.check(),
   "add captures": addCaptures,
   "fail overdue captures": failOverdue,

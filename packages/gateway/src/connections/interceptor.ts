@@ -11,7 +11,6 @@ import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
 import { normaliseName } from "../policy/names.ts";
 import type { BoundConnections } from "./bound-connections.ts";
-import type { LoggedRequest } from "./connection-log.ts";
 import { serveRequest } from "./exchange.ts";
 import { createHttp1 } from "./guest-http1.ts";
 import { serveHttp2 } from "./guest-http2.ts";
@@ -60,7 +59,8 @@ export interface BoundFlow {
 export interface InterceptorDeps {
   bound: BoundConnections;
   log: Log;
-  report: (entry: LoggedRequest) => void;
+  /** Called for each request once it is over, with the machine that made it, and for each answer that carried a credential. */
+  report: (entry: ConnectionEntry & { machine_id: string }) => void;
   /** Certificates of authorities that origins are verified with. Default: the host's. */
   roots?: SecureContext;
   limits?: Partial<Limits>;

@@ -55,15 +55,54 @@ describe("lines of the egress log", () => {
     expect(() => entries.map((line) => EgressEntry.parse(line))).not.toThrow();
   });
 
-  test("of a machine with a thousand requests a second are whole, and answers with a credential are never lost", () => {
+  test("of a machine with a thousand requests a second are whole, and more are summed up by Connection and outcome", () => {
+    const connection = {
+      kind: "connection",
+      connection: "api",
+      generation: 1,
+      rule: 0,
+      status: 200,
+    } as const;
     const request = (at: number) =>
-      entry({ kind: "connection", verdict: "allowed", reason: "connection_used", path: `/${at}` });
+      entry({
+        ...connection,
+        ...{ verdict: "allowed", reason: "connection_used", method: "GET", path: `/${at}` },
+      });
     const log = new EgressLog();
     for (let at = 0; at < 2_000; at += 1) log.add(request(at));
     log.add({ ...request(0), reason: "connection_reflected" });
+    log.add({ ...request(5_000), connection: "other" });
     const [first, second] = [log.take(), log.take()];
-    expect([first?.entries.length, second?.entries.length, first?.lost]).toEqual([1_000, 1, 1_000]);
-    expect(second?.entries).toMatchObject([{ reason: "connection_reflected" }]);
+    expect([first?.entries.length, second?.entries.length, first?.lost]).toEqual([1_000, 3, 0]);
+    expect(second?.entries).toMatchObject([
+      { reason: "connection_used", connection: "api", generation: 1, count: 1_000, bytes_out: 10_000 },
+      { reason: "connection_reflected", method: "GET" },
+      { reason: "connection_used", connection: "other" },
+    ]);
+    for (const name of ["method", "path", "rule", "status"])
+      expect(second?.entries[0]).not.toHaveProperty(name);
+    expect(() => Flows.parse(second)).not.toThrow();
+  });
+
+  test("of requests keep their number while the node takes no report, however many machines make them", () => {
+    const log = new EgressLog();
+    let made = 0;
+    for (let machine = 0; machine < 60; machine += 1)
+      for (let at = 0; at < 1_000; at += 1, made += 1)
+        log.add(
+          entry({
+            ...{ machine_id: `mch_${machine}`, kind: "connection", verdict: "allowed", connection: "api" },
+            ...{ reason: "connection_used", method: "GET", path: `/${at}` },
+          }),
+        );
+    const refused = log.take();
+    log.giveBack(refused ?? { entries: [], lost: 0, active_sessions: [] });
+    let counted = 0;
+    for (let flows = log.take(); flows; flows = log.take()) {
+      expect(flows.lost).toBe(0);
+      counted += flows.entries.reduce((sum, { count = 1 }) => sum + count, 0);
+    }
+    expect(counted).toBe(made);
   });
 
   test("of one machine that is flooded are bounded and counted, and cost another none", () => {

@@ -2,7 +2,8 @@
  * Collects the lines of the egress log until they are sent to the node, and merges equal lines. Lines are limited per
  * machine, so that one machine cannot crowd out the lines of others. Questions, connections and requests through
  * Connections, allowed and refused, have a limit each, so that a guest cannot hide its connections behind a flood of
- * questions or refused attempts. So have answers that carried a credential: they suspend a Connection.
+ * questions or refused attempts. So have answers that carried a credential: they suspend a Connection. Requests beyond
+ * their limit are summed up by Connection and outcome, because the audit log counts every use of a credential.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
@@ -36,17 +37,13 @@ export class EgressLog {
     const budget = budgetOf(entry);
     const lines = this.#linesOf.get(budget) ?? 0;
     const most = entry.kind === "connection" ? MAX_REQUESTS_PER_MACHINE : MAX_LINES_PER_MACHINE;
-    if (lines >= most || this.#lines.size >= MAX_HELD) {
-      this.#lost += 1;
+    if (!isSum(entry) && (lines >= most || this.#lines.size >= MAX_HELD)) {
+      if (entry.kind === "connection") this.add(summed(entry));
+      else this.#lost += 1;
       return;
     }
     this.#linesOf.set(budget, lines + 1);
     this.#lines.set(key, { ...entry });
-  }
-
-  /** Counts lines that were lost before they came here. */
-  addLost(count: number): void {
-    this.#lost += count;
   }
 
   /** Notes that a preview of this session carried bytes. */
@@ -77,7 +74,7 @@ export class EgressLog {
 
   /** Puts back a report that could not be sent. */
   giveBack(flows: Flows): void {
-    this.addLost(flows.lost);
+    this.#lost += flows.lost;
     for (const entry of flows.entries) this.add(entry);
     for (const sessionId of flows.active_sessions) this.active(sessionId);
   }
@@ -94,7 +91,16 @@ export class EgressLog {
   }
 }
 
-function budgetOf({ machine_id, kind, verdict, reason }: EgressEntry): string {
+/** A line of many requests. There are at most as many as Connections and outcomes. */
+function summed({ method: _1, path: _2, rule: _3, status: _4, is_unscanned: _5, ...entry }: EgressEntry) {
+  return entry;
+}
+
+const isSum = ({ kind, method }: EgressEntry) => kind === "connection" && method === undefined;
+
+function budgetOf(entry: EgressEntry): string {
+  const { machine_id, kind, verdict, reason } = entry;
+  if (isSum(entry)) return `${machine_id} sums`;
   if (reason === "connection_reflected") return `${machine_id} reflected`;
   const what = kind === "dns" ? "questions" : kind === "connection" ? "requests" : "connections";
   return `${machine_id} ${what} ${verdict}`;

@@ -21,7 +21,6 @@ test("requests through Connections reach the node as lines of the machine that m
     {
       node: new NodeClient(socketPath),
       egressLog: world.egressLog,
-      takeRequests: () => world.connectionLog.take(),
       log: createLog("gateway-test", "silent"),
     },
     stopping.signal,

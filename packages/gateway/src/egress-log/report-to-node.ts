@@ -1,18 +1,15 @@
-/** Sends the egress log to the node every second, with the requests through Connections. */
+/** Sends the egress log to the node every second. */
 import type { Flows } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { NodeClient } from "../tables/node-client.ts";
 import type { EgressLog } from "./lines.ts";
-import { lineOf, type RequestEntry } from "./request-lines.ts";
 
 const EVERY_MS = 1_000;
 
 export interface ReportDeps {
   node: NodeClient;
   egressLog: EgressLog;
-  /** Removes and returns requests through Connections, the oldest first; undefined when there are no more. */
-  takeRequests: () => { entries: RequestEntry[]; lost: number } | undefined;
   log: Log;
 }
 
@@ -25,11 +22,7 @@ export async function reportFlows(deps: ReportDeps, signal: AbortSignal): Promis
 }
 
 async function reportOnce(deps: ReportDeps): Promise<void> {
-  const { egressLog, takeRequests } = deps;
-  for (let taken = takeRequests(); taken !== undefined; taken = takeRequests()) {
-    for (const entry of taken.entries) egressLog.add(lineOf(entry));
-    egressLog.addLost(taken.lost);
-  }
+  const { egressLog } = deps;
   for (let flows = egressLog.take(); flows !== undefined; flows = egressLog.take()) {
     if (await isReported(deps, flows)) continue;
     egressLog.giveBack(flows);
