@@ -179,7 +179,7 @@ export async function startControl({
     databaseUrl,
     nodeSocket: node.socketPath,
     controlDir,
-    tickMs: 50,
+    tickMs: 200,
     isAlone: true,
     kekSource: { kind: "text", text: KEKS } as KekSource | undefined,
     // All requests of a test come from one address.
