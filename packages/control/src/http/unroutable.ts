@@ -28,13 +28,15 @@ import { handOver } from "./upgrades.ts";
 type Connection = Duplex & { _httpMessage?: ServerResponse };
 
 /** The headers of a request must arrive within this time. */
-const HEADERS_ARRIVE_WITHIN_MS = 60_000;
+const HEADERS_ARRIVE_WITHIN_MS = 30_000;
 
 /** For `fastify({http})`. A missing Host is refused by `refuseUnusableHeaders`, with an error body. */
 export const NODE_SERVER_OPTIONS = {
   maxHeaderSize: LIMITS.headerBytes,
   requireHostHeader: false,
   headersTimeout: HEADERS_ARRIVE_WITHIN_MS,
+  // Node's own interval would let a client have as long again.
+  connectionsCheckingInterval: 5_000,
 };
 
 /** Emits `request` also for unknown Expect headers and CONNECT, for which Node emits other events. */

@@ -1,12 +1,12 @@
 /** Origins that do not prove who they are, hang, break off, or send what is not HTTP: 502, and no credential for impostors. */
 import { once } from "node:events";
 import { connect, createServer as createTcp, type Server, type Socket } from "node:net";
-import { createServer as createTls, type TlsOptions } from "node:tls";
+import { createServer as createTls, type TLSSocket, type TlsOptions } from "node:tls";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { makeAuthority, signServer } from "@vivarium/kit/certificates";
 import { createLog } from "@vivarium/kit/log";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   ask2,
   askOver,
@@ -19,6 +19,7 @@ import { makeConstrainedAuthority } from "../../test-support/constrained-authori
 import { captureHello } from "../../test-support/hello.ts";
 import { inTime } from "../../test-support/in-time.ts";
 import { a, deny } from "../../test-support/world.ts";
+import { Credential } from "./credential.ts";
 
 const PREFIX = "127.31.47";
 const DAY_MS = 24 * 3_600_000;
@@ -37,6 +38,8 @@ const sockets = new Set<Socket>();
 /** Plain text that a server received over TLS. */
 let received = "";
 let connections = 0;
+/** Certificates of clients, empty ones for none, that a server asked for. */
+const shown: object[] = [];
 let world: BoundWorld;
 const HOSTS = [
   "self-signed",
@@ -48,6 +51,7 @@ const HOSTS = [
   "bare",
   "silent",
   "asking",
+  "wishing",
   "closed",
   "scripted",
 ];
@@ -117,6 +121,14 @@ beforeAll(async () => {
   );
   const asking = { requestCert: true, rejectUnauthorized: true, ...pair(await sign(nameOf("asking"))) };
   await listen("asking", tlsServer(asking, answer));
+  const wishing = { requestCert: true, rejectUnauthorized: false, ...pair(await sign(nameOf("wishing"))) };
+  await listen(
+    "wishing",
+    tlsServer(wishing, (socket) => {
+      shown.push((socket as TLSSocket).getPeerCertificate());
+      answer(socket);
+    }),
+  );
   await listen(
     "scripted",
     tlsServer(pair(await sign(nameOf("scripted"))), (socket) => script(socket)),
@@ -200,8 +212,16 @@ describe("an origin that does not prove to be the host gets nothing of the crede
   });
 });
 
-test("an origin that asks for a client's certificate gets none, and refuses", async () => {
+test("an origin that demands a client's certificate gets none, refuses, and reads no request", async () => {
   expect((await ask("asking")).status).toBe(502);
+  expect(connections).toBe(1);
+  expect(received).toBe("");
+});
+
+test("an origin that would like a client's certificate gets none, and the request", async () => {
+  expect(await ask("wishing")).toMatchObject({ status: 200, body: "ok" });
+  expect(shown).toEqual([{}]);
+  expect(received).toContain(`Authorization: Bearer ${SECRET}`);
 });
 
 test("an address where nothing listens is answered with 502", async () => {
@@ -412,6 +432,17 @@ test("no log line and no error has the credential", async () => {
   other.origin.answer = () => {};
   await other.ask().catch(() => {});
   await other.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  // A fault of the gateway itself, while it searches an answer for the credential.
+  const fault = vi.spyOn(Credential.prototype, "isIn").mockImplementation(() => {
+    throw new Error("a fault with a trace");
+  });
+  other.origin.answer = (_request, response) => void response.end("ok");
+  await other.ask().catch(() => {});
+  expect(fault).toHaveBeenCalled();
+  fault.mockRestore();
+  expect(lines.join("\n")).toContain("a fault with a trace");
   expect(lines.join("\n")).not.toContain(SECRET.slice(0, 12));
+  for (const form of ["hex", "base64"] as const)
+    expect(lines.join("\n")).not.toContain(Buffer.from(SECRET).toString(form).slice(0, 16));
   await other.close();
 });
