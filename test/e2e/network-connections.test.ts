@@ -25,6 +25,8 @@ const API = "api.example.com";
 const KEYED = "keyed.example.com";
 const OTHER = "other.example.com";
 const CANARY = `canary-${Math.random().toString(36).slice(2)}`;
+/** A text that guests may have: what a search finds it in, it would have found the credential in. */
+const MARK = CANARY.replace("canary", "mark");
 const allow = { methods: ["GET", "POST"], paths: ["/", "/stream", "/v1/*", "/redirect", "/echo"] };
 const API_CONNECTION = {
   name: "api",
@@ -50,6 +52,7 @@ let service: Service;
 let client: Client;
 let folder: string;
 let guest: Guest;
+const startedAt = Date.now();
 
 beforeAll(async () => {
   network = await startNetwork();
@@ -211,23 +214,86 @@ async function log(reason: string) {
 
 test("the credential is in the gateway's memory, and in no guest, file, argument or environment", async () => {
   await guest.run(`curl -sS -m 30 https://${API}/`);
-  // Classes of two characters each: grep would keep the text of a plain pattern in the guest's memory.
-  const pattern = CANARY.replace(/./g, (character) => `[${character}~]`);
-  const places = "/etc /tmp /run /workspace /home /var /proc/[0-9]*/environ";
-  expect(await guest.run(`grep -rla '${pattern}' ${places} 2>/dev/null || true`)).toBe("");
-  // Positive control: the pattern fits the credential.
-  expect(CANARY).toMatch(new RegExp(pattern));
+  await guest.start("marked", `MARK=${MARK} exec sleep 600`);
+  await guest.run(`echo ${MARK} | sudo tee /root/marked >/dev/null`);
+  const marked = await guest.run(placesOf(MARK));
+  expect(marked).toMatch(/^\/root\/marked$/m);
+  expect(marked).toMatch(/^\/proc\/\d+\/environ$/m);
+  expect(await guest.run(placesOf(CANARY))).toBe("");
+
   const { dataDir, logFile, pid: servicePid } = service.facts;
-  const grep = spawn("grep", ["-raoFf", "-", dataDir, logFile], { stdio: ["pipe", "pipe", "ignore"] });
-  grep.stdin.end(CANARY);
-  expect(await textOf(grep.stdout)).toBe("");
+  const inFiles = async (text: string) => {
+    const grep = spawn("grep", ["-raoFf", "-", dataDir, logFile], { stdio: ["pipe", "pipe", "ignore"] });
+    grep.stdin.end(text);
+    return await textOf(grep.stdout);
+  };
+  expect(await inFiles(guest.id)).toContain(guest.id);
+  expect(await inFiles(CANARY)).toBe("");
+
   const processes = descendantsOf(servicePid);
-  const holders = processes.filter(({ pid }) => holdsCanary(pid)).map(({ argv }) => argv.join(" "));
-  expect(holders.filter((argv) => argv.includes("qemu"))).toEqual([]);
-  // Positive control: the search finds the credential where it has to be.
-  expect(holders.some((argv) => argv.includes("gateway"))).toBe(true);
-  for (const one of processes)
-    for (const name of ["cmdline", "environ"]) expect(readOf(one.pid, name)).not.toContain(CANARY);
+  const holders = (text: string, kind: string) =>
+    processes.filter(({ pid, argv }) => argv.some((one) => one.includes(kind)) && holds(pid, text)).length;
+  expect(holders(MARK, "qemu")).toBeGreaterThan(0);
+  expect(holders(CANARY, "qemu")).toBe(0);
+  expect(holders(CANARY, "packages/gateway/src/main.ts")).toBeGreaterThan(0);
+  const shown = processes
+    .flatMap(({ pid }) => ["cmdline", "environ"].map((name) => readOf(pid, name)))
+    .join("\n");
+  expect(shown).toContain(dataDir);
+  expect(shown).not.toContain(CANARY);
+  await client.session(guest.id).processes.kill("marked");
+});
+
+/** A command that prints the files and environments of the guest that have the text. Files of before the session cannot. */
+function placesOf(text: string): string {
+  // Classes of two characters each: grep would keep a plain pattern in the guest's memory.
+  const pattern = text.replace(/./g, (character) => `[${character}~]`);
+  const since = Math.floor(startedAt / 1000) - 60;
+  const files = `find / /tmp /run /dev/shm -xdev -type f -newerct @${since} -exec grep -la '${pattern}' {} +`;
+  return `sudo sh -c "${files}; grep -la '${pattern}' /proc/[0-9]*/environ" 2>/dev/null || true`;
+}
+
+test("a Connection whose time is over is cut in the middle of an answer, and refuses until it is replaced", async () => {
+  const { connections, processes } = client.session(guest.id);
+  const brief = "brief.example.com";
+  const bound = { origin: `https://${brief}`, authentication: API_CONNECTION.authentication, allow };
+  const asks = `curl -sS -m 30 https://${brief}/`;
+  await connections.create({ ...bound, name: "brief", ttl_seconds: 20 * SLOWNESS });
+  await network.world.forget();
+  await guest.start("brief", `curl -sSN https://${brief}${STREAM} >/dev/null`);
+  await eventually(async () => expect(await openStreams()).toHaveLength(1));
+  expect(await arrived()).toEqual([[`GET ${brief} ${STREAM}`, `Bearer ${CANARY}`]]);
+  await eventually(async () => expect(await openStreams()).toEqual([]), 60_000 * SLOWNESS);
+  expect((await guest.tries(asks)).text).toContain("connection_expired");
+  expect(await arrived()).toEqual([]);
+  await connections.replace("brief", bound);
+  expect(await guest.run(asks)).toContain(`hello from ${brief}`);
+  expect(await arrived()).toEqual([[`GET ${brief} /`, `Bearer ${CANARY}`]]);
+  await processes.kill("brief").catch(() => {});
+});
+
+test("a session from a checkpoint has neither the Connections of the one before nor its authority", async () => {
+  const authorities = `grep -c 'Certificate authority of the session begins' /etc/ssl/certs/ca-certificates.crt;
+    ls /usr/local/share/ca-certificates | grep -c session; true`;
+  expect(await guest.run(authorities)).toBe("1\n1\n");
+  const { checkpoint_id } = await client.checkpoints.create(guest.id);
+  const { session_id } = await client.checkpoints.start(checkpoint_id);
+  try {
+    await client.sessions.waitUntilLive(session_id);
+    const child = new Guest(client, session_id);
+    expect(await child.run(authorities)).toBe("0\n0\n");
+    await network.world.forget();
+    expect((await child.tries(`curl -sS -m 30 https://${API}/`)).text).toContain("certificate");
+    expect(await child.run(`curl -sS -m 30 --cacert ${CA_FILE} https://${API}/`)).toContain(
+      `hello from ${API}`,
+    );
+    expect(await arrived()).toEqual([[`GET ${API} /`, undefined]]);
+    await guest.run(`curl -sS -m 30 https://${API}/`);
+    expect(await arrived()).toEqual([[`GET ${API} /`, expect.stringContaining(`Bearer ${CANARY}`)]]);
+  } finally {
+    await client.sessions.delete(session_id);
+    await client.checkpoints.delete(checkpoint_id);
+  }
 });
 
 test("after a pause, after kills of gateway, node and control, it works again; a change meanwhile counts", async () => {
@@ -388,16 +454,20 @@ test(
   MANY.openMs + 240_000 * SLOWNESS,
 );
 
-test("the audit log has the uses of each Connection by minute, without values, and its chain is whole", async () => {
-  await eventually(async () => {
-    const { refused, sent } = await usesOf("api");
-    expect(sent).toBeGreaterThan(10);
-    // Since the revocation.
-    expect(refused).toBeGreaterThan(10);
-    expect((await usesOf("keyed")).sent).toBeGreaterThan(1);
-  }, 150_000);
-  expect((await client.audit.verify()).findings).toEqual([]);
-}, 240_000 * SLOWNESS);
+test(
+  "the audit log has the uses of each Connection by minute, without values, and its chain is whole",
+  async () => {
+    await eventually(async () => {
+      const { refused, sent } = await usesOf("api");
+      expect(sent).toBeGreaterThan(10);
+      // Since the revocation.
+      expect(refused).toBeGreaterThan(10);
+      expect((await usesOf("keyed")).sent).toBeGreaterThan(1);
+    }, 150_000);
+    expect((await client.audit.verify()).findings).toEqual([]);
+  },
+  240_000 * SLOWNESS,
+);
 
 async function usesOf(name: string): Promise<{ sent: number; refused: number }> {
   const uses = { sent: 0, refused: 0 };
@@ -431,28 +501,28 @@ function readOf(pid: number, name: string): string {
   }
 }
 
-/** Whether the writable memory of a process contains the credential. */
-function holdsCanary(pid: number): boolean {
+/** Whether the writable memory of a process contains the text. */
+function holds(pid: number, text: string): boolean {
   return readOf(pid, "maps")
     .split("\n")
     .some((line) => {
       const [, from = "0", to = "0"] = /^([0-9a-f]+)-([0-9a-f]+) rw/.exec(line) ?? [];
-      return isIn(pid, Number.parseInt(from, 16), Number.parseInt(to, 16));
+      return isIn(pid, text, { from: Number.parseInt(from, 16), to: Number.parseInt(to, 16) });
     });
 }
 
 const BLOCK = 64 * 1024 * 1024;
 
-function isIn(pid: number, from: number, to: number): boolean {
+function isIn(pid: number, text: string, { from, to }: { from: number; to: number }): boolean {
   if (from === to) return false;
   try {
     const file = openSync(`/proc/${pid}/mem`, "r");
     try {
       const bytes = Buffer.alloc(Math.min(BLOCK, to - from));
-      // Blocks overlap, so that a credential on the border of two is found.
-      for (let at = from; at < to; at += BLOCK - CANARY.length) {
+      // Blocks overlap, so that a text on the border of two is found.
+      for (let at = from; at < to; at += BLOCK - text.length) {
         const read = readSync(file, bytes, 0, Math.min(bytes.length, to - at), at);
-        if (bytes.subarray(0, read).includes(CANARY)) return true;
+        if (bytes.subarray(0, read).includes(text)) return true;
       }
     } finally {
       closeSync(file);

@@ -258,6 +258,13 @@ describe("a request over HTTP/2 is refused, and nothing reaches the origin,", ()
     expect(world.origin.received).toHaveLength(1);
   });
 
+  test("without an authority: its stream is reset", async () => {
+    const { status, rstCode } = await ask2(session, { ":authority": "" });
+    expect(status).toBe(0);
+    expect(rstCode).not.toBe(0);
+    expect(world.origin.received).toEqual([]);
+  });
+
   test("and its body is not waited for", async () => {
     const stream = session.request({ ":method": "PATCH", ":path": "/a", ":authority": HOST });
     stream.on("error", () => {}).resume();

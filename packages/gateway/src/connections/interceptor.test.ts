@@ -230,14 +230,23 @@ describe("a guest's own copy of the header", () => {
     expect(world.origin.text()).not.toContain("evil");
   });
 
-  test("in HTTP/2 is dropped", async () => {
+  test("in HTTP/2 is dropped, also twice and with separators", async () => {
     const session = await world.session2();
-    await ask2(session, { authorization: "evil", te: "trailers" });
+    const copies = { authorization: "evil", authorization_: "evil", "-authorization": "evil" };
+    await ask2(session, { ...copies, "authorization.": ["evil", "evil"], te: "trailers" });
     const [received] = world.origin.received;
+    expect(world.origin.text()).not.toContain("evil");
     expect(valuesIn(received as never, "authorization")).toEqual([`Bearer ${SECRET}`]);
     expect(valuesIn(received as never, "te")).toEqual(["trailers"]);
     session.destroy();
   });
+});
+
+test("a guest that offers neither HTTP/1.1 nor HTTP/2 gets no handshake, and one that offers nothing gets HTTP/1.1", async () => {
+  await expect(world.open({ alpn: ["h3"] })).rejects.toThrow(/no application protocol/);
+  const socket = await world.open({ alpn: [] });
+  expect(await askOver(socket, "/a")).toMatchObject({ status: 200 });
+  expect(world.origin.received).toHaveLength(1);
 });
 
 test("headers that name another method, path, client or proxy are dropped, others pass", async () => {
