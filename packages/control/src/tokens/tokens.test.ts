@@ -34,7 +34,7 @@ test("a token is shown once; the list has its hash, rights and times, newest fir
   const answer = await mint({ ttl_seconds: 600, capabilities: [] });
   expect([answer.status, answer.headers["cache-control"]]).toEqual([201, "no-store"]);
   const { token, ...record } = answer.body;
-  expect(token).toMatch(/^viv_s_[A-Za-z0-9]{40}$/);
+  expect(token).toMatch(/^viv_st_[A-Za-z0-9]{40}$/);
   expect(record).toEqual({
     hash: expect.stringMatching(/^[0-9a-f]{64}$/),
     capabilities: [...CAPABILITIES],
@@ -56,11 +56,17 @@ test.each([
   [{ ttl_seconds: 2_592_001 }, "ttl_seconds"],
   [{ ttl_seconds: null }, "ttl_seconds"],
   [{ capabilities: ["root"] }, "capabilities"],
+  [{ ttl_seconds: undefined }, "ttl_seconds"],
   [{ capabilities: ["exec", "exec"] }, "capabilities"],
-])("%j is refused with the field's name", async (body, field) => {
+  [{ capabilities: null }, "capabilities"],
+  [{ capabilites: ["view"] }, "capabilites"],
+  [{ extra: 1 }, "extra"],
+])("%j is refused with the field's name, and makes no token", async (body, field) => {
+  const before = await list();
   const answer = await mint(body);
   expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
   expect(answer.body.error).toMatch(new RegExp(`^${field}`));
+  expect(await list()).toEqual(before);
 });
 
 test("a token does not outlive its session, and ends with it", async () => {
