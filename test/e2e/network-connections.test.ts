@@ -388,16 +388,20 @@ test(
   MANY.openMs + 240_000 * SLOWNESS,
 );
 
-test("the audit log has the uses of each Connection by minute, without values, and its chain is whole", async () => {
-  await eventually(async () => {
-    const { refused, sent } = await usesOf("api");
-    expect(sent).toBeGreaterThan(10);
-    // Since the revocation.
-    expect(refused).toBeGreaterThan(10);
-    expect((await usesOf("keyed")).sent).toBeGreaterThan(1);
-  }, 150_000);
-  expect((await client.audit.verify()).findings).toEqual([]);
-}, 240_000 * SLOWNESS);
+test(
+  "the audit log has the uses of each Connection by minute, without values, and its chain is whole",
+  async () => {
+    await eventually(async () => {
+      const { refused, sent } = await usesOf("api");
+      expect(sent).toBeGreaterThan(10);
+      // Since the revocation.
+      expect(refused).toBeGreaterThan(10);
+      expect((await usesOf("keyed")).sent).toBeGreaterThan(1);
+    }, 150_000);
+    expect((await client.audit.verify()).findings).toEqual([]);
+  },
+  240_000 * SLOWNESS,
+);
 
 async function usesOf(name: string): Promise<{ sent: number; refused: number }> {
   const uses = { sent: 0, refused: 0 };
