@@ -212,8 +212,8 @@ test("without the key-encryption key of the session both are 503, and nothing is
   expect((await ofBoth(id)).map(([status]) => status)).toEqual([201, 200]);
 });
 
-describe("a session that is neither live nor paused takes no change of its Connections:", () => {
-  test("one that is being created", async () => {
+describe("no Connection is bound or replaced", () => {
+  test("while the session is being created", async () => {
     let letStart = () => {};
     control.node.onStart = () => new Promise<void>((resolve) => (letStart = resolve));
     const id = await control.create({ connections: [connection()] });
@@ -223,7 +223,7 @@ describe("a session that is neither live nor paused takes no change of its Conne
     await control.until(id, "live");
   });
 
-  test("one that has failed", async () => {
+  test("once the session has failed", async () => {
     control.node.onStart = () => {
       throw new Refusal("internal");
     };
@@ -233,14 +233,14 @@ describe("a session that is neither live nor paused takes no change of its Conne
     expect(await ofBoth(id)).toEqual(Array(2).fill([409, "conflict"]));
   });
 
-  test("one whose lifetime is over", async () => {
+  test("once the session's lifetime is over", async () => {
     const id = await bound();
     await control.ask(`POST /v1/sessions/${id}/pause`);
     await control.sql.query("update sessions set state = 'lifetime_expired' where id = $1", [id]);
     expect(await ofBoth(id)).toEqual(Array(2).fill([410, "session_ended"]));
   });
 
-  test("one that was destroyed", async () => {
+  test("once the session was destroyed", async () => {
     const id = await bound();
     await control.ask(`DELETE /v1/sessions/${id}`);
     expect(await ofBoth(id)).toEqual(Array(2).fill([404, "not_found"]));

@@ -9,7 +9,7 @@ let theirs: { key: string; id: string };
 beforeAll(async () => {
   control = await startControl();
   const keys = [control.key, await control.addKey()];
-  // Rows of both by turns, so that the position of a cursor has rows of both on either side.
+  // Rows of one and the other alternate, so that the position of a cursor has rows of both on either side.
   for (let turn = 0; turn < 3; turn++)
     for (const key of keys) {
       const id = await control.createLive({}, key);

@@ -79,7 +79,7 @@ function answerReads(guest: GuestRequest): void {
   else guest.json(guest.call === "GET processes" ? { processes: [web] } : web);
 }
 
-/** What was given, and eight characters one after the other of what was made. */
+/** Credentials that were given, and any eight characters in a row of those that were made. */
 function leaksIn(text: string): string[] {
   const parts = made.flatMap((random) =>
     Array.from({ length: random.length - 7 }, (_, at) => random.slice(at, at + 8)),
