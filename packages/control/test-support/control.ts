@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { FakeNode } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
+import type { Log } from "@vivarium/kit/log";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import pg from "pg";
 import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
@@ -160,9 +161,11 @@ export class Control {
 
 export async function startControl({
   sweeps = true,
+  log = silentLog,
   ...more
 }: {
   sweeps?: boolean;
+  log?: Log;
   forkChildren?: number;
   sessionCeiling?: number;
   wrongCredentialsPerMinute?: number;
@@ -186,7 +189,7 @@ export async function startControl({
     wrongCredentialsPerMinute: 0,
     ...more,
   };
-  const app = await createApp(settings, silentLog);
+  const app = await createApp(settings, log);
   if (sweeps) app.startSweeps();
   const sql = new pg.Pool({ connectionString: databaseUrl, max: 1, idleTimeoutMillis: 0 });
   const key = readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();

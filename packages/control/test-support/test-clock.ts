@@ -21,6 +21,13 @@ export class TestClock {
     await this.#sql.query("update test_clock set ahead = ahead + make_interval(secs => $1)", [ms / 1000]);
   }
 
+  /** Is stopped from now on, at a whole millisecond. */
+  async stop(): Promise<void> {
+    await this.#sql.query(`
+      create or replace function service_now() returns timestamptz language sql stable as
+        $$ select timestamptz '${await this.at()}' $$`);
+  }
+
   /** Back to the real time. */
   async reset(): Promise<void> {
     await this.#sql.query("update test_clock set ahead = '0'");

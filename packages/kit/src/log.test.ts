@@ -5,6 +5,7 @@ import path from "node:path";
 import { promisify } from "node:util";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, onTestFinished, test } from "vitest";
+import { createLog } from "./log.ts";
 
 const MODULE = path.join(import.meta.dirname, "log.ts");
 /** Logs lines, with time for each to fail, and then says on standard error that the process lives. */
@@ -39,4 +40,29 @@ test("a line is JSON with the process and the time in UTC, without secrets", asy
       time: expect.stringMatching(/^\d{4}-.*Z$/),
     })),
   );
+});
+
+test("fields that are named as secrets are taken out at three levels, and others stay", () => {
+  const names = [
+    "authorization",
+    "api_key",
+    "apiKey",
+    "key",
+    "token",
+    "secret",
+    "secrets",
+    "password",
+    "env",
+  ];
+  const lines: string[] = [];
+  const log = createLog("test", "info", { write: (line) => void lines.push(line) });
+  const fields = Object.fromEntries(names.map((name) => [name, "hidden"]));
+  log.info({ ...fields, name: "shown", one: { ...fields, two: fields } }, "first");
+  log.child({ request: fields }).info({ secrets: { A: "hidden" }, env: ["hidden"] }, "second");
+  expect(lines.join("")).not.toContain("hidden");
+  const [first = "", second = ""] = lines;
+  const removed = Object.fromEntries(names.map((name) => [name, "[removed]"]));
+  expect(JSON.parse(first)).toMatchObject({ ...removed, one: { ...removed, two: removed } });
+  expect(first).toContain("shown");
+  expect(JSON.parse(second)).toMatchObject({ request: removed, secrets: "[removed]", env: "[removed]" });
 });

@@ -18,8 +18,12 @@ const SECRET_FIELDS = [
   "env",
 ];
 
-/** A structured logger on standard output: one JSON object per line, UTC time, secrets removed. */
-export function createLog(name: string, level = "info"): Log {
+interface Output {
+  write: (line: string) => void;
+}
+
+/** A structured logger, on standard output by default: one JSON object per line, UTC time, secrets removed. */
+export function createLog(name: string, level = "info", output: Output = standardOutput()): Log {
   return pino(
     {
       name,
@@ -31,7 +35,7 @@ export function createLog(name: string, level = "info"): Log {
         censor: "[removed]",
       },
     },
-    standardOutput(),
+    output,
   );
 }
 
@@ -39,7 +43,7 @@ export function createLog(name: string, level = "info"): Log {
  * Hazard: a line that a full disk refuses ends the process by default, and what waits to be written is tried again
  * without end when the process exits. Here a failed write loses the lines that wait, and the next line is tried anew.
  */
-function standardOutput(): { write: (line: string) => void } {
+function standardOutput(): Output {
   const open = () => {
     const opened = pino.destination(STDOUT);
     opened.on("error", () => {

@@ -9,7 +9,7 @@ const tokens = [record("1f3a".padEnd(64, "0")), record("1fff".padEnd(64, "0"))];
 const service = () =>
   serve(({ method }, response) => {
     if (method === "DELETE") respond(response, 204, undefined);
-    else respond(response, 200, method === "GET" ? tokens : { ...tokens[0], token: "viv_s_abc" });
+    else respond(response, 200, method === "GET" ? tokens : { ...tokens[0], token: "viv_st_abc" });
   });
 
 test("a minted token is printed alone in a pipe, with the time and rights that were asked for", async () => {
@@ -18,7 +18,7 @@ test("a minted token is printed alone in a pipe, with the time and rights that w
     await viv(url, ["token", "mint", "--ttl", "1h", "--may", "view", "pty", "--may", "pty", "--", S1]),
   ).toEqual({
     code: 0,
-    out: "viv_s_abc\n",
+    out: "viv_st_abc\n",
     err: "viv: the token is not shown again\n",
   });
   expect(seen.map(({ body }) => body)).toEqual([{ ttl_seconds: 3600, capabilities: ["view", "pty"] }]);

@@ -1,6 +1,6 @@
 /**
  * Connections: a credential that the service adds to a session's requests to one https origin, and that the session never
- * has (docs/spec/connections.md). Objects of requests are closed: a misspelt rule must not become a wider one.
+ * has (docs/spec/connections.md). Objects of requests are closed, and no field is null: a misspelt rule must not become a wider one.
  */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
@@ -80,9 +80,9 @@ const Authentication = z
         (name) => !NEVER_HEADERS.test(name) && !NEVER_HEADERS.test(plainName(name)),
         "cannot carry a credential; choose the header that the API expects",
       )
-      .nullish(),
+      .optional(),
   })
-  .refine(({ type, header_name: name }) => type === "bearer" || name != null, {
+  .refine(({ type, header_name: name }) => type === "bearer" || name !== undefined, {
     path: ["header_name"],
     error: "is required with type header",
   })
@@ -101,7 +101,7 @@ const shape = {
   authentication: Authentication,
   allow: ConnectionAllow.optional().transform((allow) => allow ?? { methods: [], paths: [] }),
   /** Default: what is left of the session's lifetime; an hour without one. */
-  ttl_seconds: wholeNumber(1, LIMITS.connectionTtlS, "a whole number of seconds").nullish(),
+  ttl_seconds: wholeNumber(1, LIMITS.connectionTtlS, "a whole number of seconds").optional(),
 };
 const name = z
   .string()
@@ -111,7 +111,7 @@ export type ConnectionCreate = z.input<typeof ConnectionCreate>;
 export type ParsedConnectionCreate = z.output<typeof ConnectionCreate>;
 /** The name may repeat that of the path. */
 export const ConnectionReplace = z
-  .strictObject({ name: name.nullish(), ...shape })
+  .strictObject({ name: name.optional(), ...shape })
   .meta({ id: "ConnectionReplace" });
 export type ConnectionReplace = z.input<typeof ConnectionReplace>;
 export type ParsedConnectionReplace = z.output<typeof ConnectionReplace>;

@@ -1,14 +1,14 @@
 /** API keys of an organisation and of its projects (docs/spec/access.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { instant, named, plainText, text, timestamp, wholeNumber } from "./wire-types.ts";
+import { closed, instant, named, plainText, text, timestamp, wholeNumber } from "./wire-types.ts";
 
 /** `read`: only requests that change nothing. */
 export const KEY_ROLES = ["full", "read"] as const;
 export type KeyRole = (typeof KEY_ROLES)[number];
 
-/** Body of `POST /v1/api-keys`. */
-export const ApiKeyCreate = named("ApiKeyCreate", {
+/** Body of `POST /v1/api-keys`. Closed: a misspelt `role` must not make a key that may do everything. */
+export const ApiKeyCreate = closed("ApiKeyCreate", {
   name: plainText(1, LIMITS.nameChars),
   /** Binds the key to this project. Default: the project of the calling key, if that has one. */
   project_id: text().nullish(),

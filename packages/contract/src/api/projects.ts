@@ -1,16 +1,16 @@
 /** Projects, the parts of an organisation that keys can be bound to (docs/spec/access.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { labels, named, plainText, timestamp } from "./wire-types.ts";
+import { closed, labels, named, plainText, timestamp } from "./wire-types.ts";
 
 const name = plainText(1, LIMITS.nameChars);
 
 /** Body of `POST /v1/projects`. */
-export const ProjectCreate = named("ProjectCreate", { name, labels: labels.nullish() });
+export const ProjectCreate = closed("ProjectCreate", { name, labels: labels.nullish() });
 export type ProjectCreate = z.input<typeof ProjectCreate>;
 
 /** Body of `PATCH /v1/projects/{id}`: a field that is left out stays; `labels: null` removes all labels. */
-export const ProjectPatch = named("ProjectPatch", { name: name.optional(), labels: labels.nullish() });
+export const ProjectPatch = closed("ProjectPatch", { name: name.optional(), labels: labels.nullish() });
 export type ProjectPatch = z.input<typeof ProjectPatch>;
 
 export const ProjectRecord = named("Project", {

@@ -1,7 +1,7 @@
 /** Scoped tokens: credentials for one session, with a part of what a key may do there (docs/spec/access.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { named, timestamp, wholeNumber } from "./wire-types.ts";
+import { closed, named, timestamp, wholeNumber } from "./wire-types.ts";
 
 /** In the order in which answers list them. */
 export const CAPABILITIES = ["pty", "exec", "files", "tunnel", "view"] as const;
@@ -37,13 +37,16 @@ export const TOKEN_ENDPOINTS: Readonly<Record<string, readonly Capability[]>> = 
   "GET /v1/sessions/:id/tunnel": ["tunnel"],
 };
 
-/** Body of `POST /v1/sessions/{id}/tokens`. No capabilities, or an empty list, means all of them. */
-export const TokenCreate = named("TokenCreate", {
+/**
+ * Body of `POST /v1/sessions/{id}/tokens`. No capabilities, or an empty list, means all of them; a misspelt or null field must
+ * not mean that.
+ */
+export const TokenCreate = closed("TokenCreate", {
   ttl_seconds: wholeNumber(1, LIMITS.tokenTtlS, "a whole number of seconds"),
   capabilities: z
     .array(z.enum(CAPABILITIES))
     .refine((list) => new Set(list).size === list.length, "must name each capability once")
-    .nullish(),
+    .optional(),
 });
 export type TokenCreate = z.input<typeof TokenCreate>;
 

@@ -7,6 +7,11 @@ export function named<Shape extends z.ZodRawShape>(name: string, shape: Shape) {
   return z.object(shape).meta({ id: name });
 }
 
+/** As `named`, for a body in which a misspelt field would give more than was meant: unknown fields are refused. */
+export function closed<Shape extends z.ZodRawShape>(name: string, shape: Shape) {
+  return z.strictObject(shape).meta({ id: name });
+}
+
 /** A page of a list; `next_cursor` leads to the next one. */
 export function page<Shape extends z.ZodRawShape>(name: string, items: Shape) {
   return named(name, { ...items, next_cursor: z.string().optional() });

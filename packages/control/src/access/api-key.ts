@@ -6,7 +6,7 @@ import { keyedDigest } from "./pepper.ts";
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 const PREFIX = "viv_";
-const TOKEN_PREFIX = "viv_s_";
+const TOKEN_PREFIX = "viv_st_";
 const OPERATOR_PREFIX = "viv_op_";
 /** About 202 bits. */
 const RANDOM_CHARS = 34;
@@ -22,7 +22,7 @@ export function newApiKey(): string {
   return newCredential(PREFIX);
 }
 
-/** A new scoped token: as a key, after `viv_s_`. */
+/** A new scoped token: as a key, after `viv_st_`. */
 export function newScopedToken(): string {
   return newCredential(TOKEN_PREFIX);
 }

@@ -3,12 +3,16 @@ import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
+import { holds } from "../../test-support/forms-of.ts";
+import { keptLog } from "../../test-support/kept-log.ts";
+import { dumpRows } from "../db/dump-rows.ts";
 import { openDatabase } from "../db/pool.ts";
 import { noteUses } from "./note-uses.ts";
 
+const { log, lines } = keptLog();
 let control: Control;
 beforeAll(async () => {
-  control = await startControl();
+  control = await startControl({ log });
 });
 afterEach(() => control.destroyAll());
 afterAll(() => control.close());
@@ -99,67 +103,6 @@ describe("a create with Connections", () => {
     expect(await list(id)).toEqual([]);
     expect(control.node.machines.get(`${id}-1`)?.spec).not.toHaveProperty("ca");
     expect((await bind(id)).body.code).toBe("conflict");
-  });
-
-  test.each([
-    [{ origin: "http://api.example.com" }, "origin"],
-    [{ origin: "https://api.example.com:8443" }, "origin"],
-    [{ origin: "https://api.example.com/v1" }, "origin"],
-    [{ origin: "https://user@api.example.com" }, "origin"],
-    [{ origin: "https://*.example.com" }, "origin"],
-    [{ origin: "https://1.1.1.1" }, "origin"],
-    [{ origin: "https://2130706433" }, "origin"],
-    [{ origin: "https://[::1]" }, "origin"],
-    [{ origin: "https://api" }, "origin"],
-    [{ origin: "https://localhost" }, "origin"],
-    [{ name: "API" }, "name"],
-    [{ name: "" }, "name"],
-    [{ name: "a".repeat(64) }, "name"],
-    [{ extra: 1 }, "extra"],
-    [{ allow: null }, "allow"],
-    [{ allow: { methods: ["GET"], path: ["/"] } }, "allow.path"],
-    [{ allow: { methods: ["TRACE"] } }, "allow.methods[0]"],
-    [{ allow: { methods: ["*"] } }, "allow.methods[0]"],
-    [{ allow: { paths: ["v1"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/a/../b"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/a%2fb"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/a?b"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/%c0%ae%c0%ae/b"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/a%e4b"] } }, "allow.paths[0]"],
-    [{ allow: { paths: ["/a//b"] } }, "allow.paths[0]"],
-    [{ authentication: { type: "bearer", secret: "" } }, "authentication.secret"],
-    [{ authentication: { type: "bearer", secret: " s" } }, "authentication.secret"],
-    [{ authentication: { type: "bearer", secret: "s\r\nX: y" } }, "authentication.secret"],
-    [{ authentication: { type: "bearer", secret: "s", header_name: "X-Key" } }, "authentication.header_name"],
-    [{ authentication: { type: "header", secret: "s" } }, "authentication.header_name"],
-    [{ authentication: { type: "header", secret: "s", header_name: "host" } }, "authentication.header_name"],
-    [
-      { authentication: { type: "header", secret: "s", header_name: "Sec-Fetch" } },
-      "authentication.header_name",
-    ],
-    [
-      { authentication: { type: "header", secret: "s", header_name: "X.Forwarded_For" } },
-      "authentication.header_name",
-    ],
-    [
-      { authentication: { type: "header", secret: "s", header_name: "HTTP2-Settings" } },
-      "authentication.header_name",
-    ],
-    [
-      { authentication: { type: "header", secret: "s", header_name: "_Content_Length" } },
-      "authentication.header_name",
-    ],
-    [{ ttl_seconds: 0 }, "ttl_seconds"],
-    [{ ttl_seconds: 86_401 }, "ttl_seconds"],
-  ])("%j is 400, names the field, repeats no secret, and makes no session", async (more, field) => {
-    const before = control.node.machines.size;
-    const answer = await control.ask("POST /v1/sessions", { body: { connections: [connection(more)] } });
-    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
-    expect(answer.body.error).toMatch(
-      new RegExp(`^connections\\[0\\]\\.${field.replace(/[.[\]]/g, "\\$&")}`),
-    );
-    expect(answer.text).not.toContain("canary");
-    expect(control.node.machines.size).toBe(before);
   });
 
   test.each([
@@ -602,30 +545,14 @@ test("the end of a session destroys its credentials and the key of its authority
 test("no row, event, audit entry or log line has a credential or the key of an authority in the clear", async () => {
   const id = await bound();
   await replace(id, "api", { origin: "https://api.example.com", ...bearer("canary-9") });
-  const tables = [
-    "sessions",
-    "connections",
-    "events",
-    "audit_log",
-    "sealed_values",
-    "egress_log",
-    "idempotency_keys",
-  ];
-  const found: string[] = [];
-  for (const table of tables) {
-    const { rows } = await control.sql.query(`select row_to_json(t)::text as text from ${table} t`);
-    for (const { text } of rows) if (/canary|PRIVATE KEY/.test(hexToText(text))) found.push(table);
-  }
-  expect(found).toEqual([]);
-  // Positive control: the same search finds the certificate, which is public.
-  const { rows } = await control.sql.query("select row_to_json(t)::text as text from sessions t");
-  expect(rows.some(({ text }) => text.includes("BEGIN CERTIFICATE"))).toBe(true);
+  const rows: string[] = [];
+  await dumpRows(control.settings.databaseUrl, async (row) => void rows.push(row));
+  const leaks = [...rows, ...lines].filter((text) => holds(text, "canary") || holds(text, "PRIVATE KEY"));
+  expect(leaks).toEqual([]);
+  // Positive control: the same search finds the certificate, which is public, and a line of the log.
+  expect(rows.some((row) => holds(row, "BEGIN CERTIFICATE"))).toBe(true);
+  expect(lines.length).toBeGreaterThan(0);
 });
-
-/** The text with the content of its bytea columns. */
-function hexToText(text: string): string {
-  return text.replace(/\\\\x([0-9a-f]*)/g, (_all, hex) => Buffer.from(hex, "hex").toString("latin1"));
-}
 
 test("a pause, a wake and a restore without the session's key are refused, and leave no operation behind", async () => {
   const id = await bound();

@@ -38,12 +38,19 @@ export function takeRawBodies(server: Server, addRoutes: (raw: Server) => void):
   });
 }
 
+/** A body that has arrived whole: the next request of the connection can be read. */
+export class UnreadableBody extends ApiError {
+  constructor(message: string, options?: ErrorOptions) {
+    super("validation", message, options);
+  }
+}
+
 export function parseJsonObject(bytes: Buffer): object | undefined {
   if (bytes.length === 0) return undefined;
   const text = decode(bytes);
   const value = parse(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new ApiError("validation", `body: must be a JSON object, got ${kindOf(value)}`);
+    throw new UnreadableBody(`body: must be a JSON object, got ${kindOf(value)}`);
   }
   if (PROTO.test(text)) refuseProto(value);
   return value;
@@ -53,7 +60,7 @@ function decode(bytes: Buffer): string {
   try {
     return decoder.decode(bytes);
   } catch (cause) {
-    throw new ApiError("validation", "body: must be UTF-8, got bytes that are not", { cause });
+    throw new UnreadableBody("body: must be UTF-8, got bytes that are not", { cause });
   }
 }
 
@@ -61,7 +68,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new ApiError("validation", `body: must be JSON; ${position(cause)}`, { cause });
+    throw new UnreadableBody(`body: must be JSON; ${position(cause)}`, { cause });
   }
 }
 
@@ -85,7 +92,7 @@ function refuseProto(body: object): void {
     const value = left.pop();
     if (typeof value !== "object" || value === null) continue;
     if (Object.hasOwn(value, "__proto__"))
-      throw new ApiError("validation", 'body: must not hold a field named "__proto__"');
+      throw new UnreadableBody('body: must not hold a field named "__proto__"');
     for (const inner of Object.values(value)) left.push(inner);
   }
 }

@@ -3,6 +3,7 @@ import { TOO_SLOW } from "@vivarium/http1/body-rate";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { UnreadableBody } from "./body.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -30,6 +31,8 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
     request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
   }
   request.refusal = apiError;
+  // Set by the framework, which takes it that more of the body may follow.
+  if (error instanceof UnreadableBody) void reply.removeHeader("connection");
   const rendered = renderedError(apiError);
   if (rendered.retryAfterS !== undefined) void reply.header("retry-after", String(rendered.retryAfterS));
   void reply.status(rendered.status).header("content-type", "application/json; charset=utf-8");

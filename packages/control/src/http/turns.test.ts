@@ -74,6 +74,30 @@ test("a request behind one that was refused with its body unread is answered aft
   client.socket.destroy();
 });
 
+test("a request behind one whose body is no JSON object is answered after it, on the same connection", async () => {
+  const bodies = [
+    "{",
+    '{"size"',
+    "[]",
+    "null",
+    "7",
+    '"x"',
+    "{}}",
+    "\xff",
+    `${"[".repeat(200)}`,
+    '{"__proto__":{}}',
+  ];
+  const client = open();
+  const bad = bodies.map((body) => {
+    const length = Buffer.byteLength(body);
+    return request("POST /v1/sessions HTTP/1.1", AUTH, `content-length: ${length}`) + body;
+  });
+  send(client, ...bad.flatMap((one) => [one, HEALTH]));
+  await eventually(() => expect(client.statuses()).toEqual(bad.flatMap(() => [400, 200])));
+  expect(client.text().match(/"code":"validation"/g)).toHaveLength(bad.length);
+  client.socket.destroy();
+});
+
 test.each([
   ["a body that is too large", request("POST /v1/sessions HTTP/1.1", AUTH, `content-length: ${LONG}`)],
   [

@@ -73,6 +73,8 @@ test.each([
   [{ name: "a\u0007" }, "name"],
   [{ name: 7 }, "name"],
   [{ role: "owner" }, "role"],
+  [{ rol: "read" }, "rol"],
+  [{ project: "p" }, "project"],
   [{ concurrent_sessions: -1 }, "concurrent_sessions"],
   [{ concurrent_sessions: 1.5 }, "concurrent_sessions"],
   [{ expires_at: "tomorrow" }, "expires_at"],

@@ -24,7 +24,6 @@ const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`))
 const destroy = (id: string) => control.ask(`DELETE /v1/sessions/${id}`);
 const outcome = (answer: Answer) => [answer.status, answer.body.code, answer.headers["retry-after"]];
 const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
-const inHours = (hours: number) => new Date(Date.now() + hours * 3_600_000).toISOString();
 
 async function snapshotOf(id: string): Promise<string> {
   const { rows } = await control.sql.query("select snapshot_id from sessions where id = $1", [id]);
@@ -96,51 +95,6 @@ describe("a pause", () => {
     expect((await read(id)).state).toBe("live");
     held.open();
     expect((await answer).body.state).toBe("paused");
-  });
-
-  test("of a paused session changes its scheduled wake, or clears it", async () => {
-    const id = await createPaused();
-    const [soon, later] = [inHours(1), inHours(2)];
-    expect((await pause(id, { wake_at: soon })).body.wake_at).toBe(soon);
-    expect((await pause(id, { wake_at: later })).body.wake_at).toBe(later);
-    expect((await read(id)).wake_at).toBe(later);
-    expect((await pause(id)).body).not.toHaveProperty("wake_at");
-    expect(control.node.snapshots.size).toBe(1);
-  });
-
-  test("with a wake_at shows it, whatever its UTC offset", async () => {
-    const id = await control.createLive();
-    const there = inHours(3).replace("Z", "+02:00");
-    const here = new Date(there).toISOString();
-    expect((await pause(id, { wake_at: there })).body.wake_at).toBe(here);
-    expect(await read(id)).toMatchObject({ state: "paused", wake_at: here });
-    const small = here.replace("T", "t").replace("Z", "z");
-    expect((await pause(id, { wake_at: small })).body.wake_at).toBe(here);
-  });
-
-  test.each([
-    ["2020-01-01T00:00:00Z", /^wake_at: must be in the future/],
-    [inHours(90 * 24 + 1), /^wake_at: must be at most 90 days in the future/],
-    ["tomorrow", /^wake_at: must be an RFC 3339 timestamp, got "tomorrow"/],
-    ["2027-02-30T00:00:00Z", /^wake_at: must be an RFC 3339 timestamp/],
-    ["2027-02-03T00:00:00", /^wake_at: must be an RFC 3339 timestamp/],
-    [1_900_000_000, /^wake_at: must be/],
-  ])("with wake_at %j is refused and pauses nothing", async (wakeAt, message) => {
-    const id = await control.createLive();
-    const answer = await pause(id, { wake_at: wakeAt });
-    expect([...outcome(answer), answer.body.error]).toEqual([
-      400,
-      "validation",
-      undefined,
-      expect.stringMatching(message),
-    ]);
-    expect((await read(id)).state).toBe("live");
-  });
-
-  test("with the current instant is refused; null means no wake", async () => {
-    const id = await control.createLive();
-    expect((await pause(id, { wake_at: new Date().toISOString() })).status).toBe(400);
-    expect((await pause(id, { wake_at: null })).status).toBe(200);
   });
 
   test("of a session that is being created is 409, and of a failed one too", async () => {

@@ -39,6 +39,20 @@ test("a project is made, listed after the default one, and changed field by fiel
   expect((await ask(`GET ${path}`)).body.name).toBe("site");
 });
 
+test("a field that no project has is refused with its name, and changes nothing", async () => {
+  const { id } = await make("closed");
+  const before = await names();
+  for (const answer of [
+    await ask("POST /v1/projects", { name: "open", label: { team: "a" } }),
+    await ask(`PATCH /v1/projects/${id}`, { name: "open", label: { team: "a" } }),
+  ])
+    expect([answer.status, answer.body.error]).toEqual([
+      400,
+      "label: unknown field; this object takes no others",
+    ]);
+  expect(await names()).toEqual(before);
+});
+
 test("a name that another project has is a conflict, for a new one and for a change", async () => {
   await make("taken");
   const other = await make("other");

@@ -2,12 +2,14 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { keptLog } from "../../test-support/kept-log.ts";
 import { openFor, sealFor } from "./data-key.ts";
 
 const CANARY = "canary-77d1e0";
+const { log, lines } = keptLog();
 let control: Control;
 beforeAll(async () => {
-  control = await startControl();
+  control = await startControl({ log });
 });
 afterEach(() => control.destroyAll());
 afterAll(() => control.close());
@@ -143,4 +145,102 @@ describe("a Connection whose sealed credential is", () => {
     expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
     expect(control.node.connections.get(id)?.connections).toHaveLength(2);
   });
+});
+
+describe("a sealed column of a session or checkpoint that is", () => {
+  type Table = "sessions" | "checkpoints";
+  /** A paused session and its checkpoint, with the API key of their organisation. */
+  interface Owned {
+    sessions: string;
+    checkpoints: string;
+    key: string;
+  }
+  const make = async (key = control.key): Promise<Owned> => {
+    const connections = [
+      {
+        name: "one",
+        origin: "https://one.example.com",
+        authentication: { type: "bearer", secret: `${CANARY}-of-connection` },
+        allow: { methods: ["GET"], paths: ["/*"] },
+      },
+    ];
+    const id = await control.createLive(
+      { connections, secrets: { TOKEN: CANARY }, env: { MODE: CANARY } },
+      key,
+    );
+    const { body } = await control.ask(`POST /v1/sessions/${id}/checkpoints`, { key });
+    await control.ask(`POST /v1/sessions/${id}/pause`, { key });
+    return { sessions: id, checkpoints: body.checkpoint_id, key };
+  };
+  const read = async (table: Table, column: string, id: string): Promise<Buffer> =>
+    (await control.sql.query(`select ${column} as sealed from ${table} where id = $1`, [id])).rows[0].sealed;
+  const write = (table: Table, column: string, id: string, sealed: Buffer) =>
+    control.sql.query(`update ${table} set ${column} = $2 where id = $1`, [id, sealed]);
+  const flipped = (sealed: Buffer) => {
+    const changed = Buffer.from(sealed);
+    changed[sealed.length - 1] = (changed[sealed.length - 1] ?? 0) ^ 1;
+    return changed;
+  };
+
+  /** Starts what needs the columns of this table; once it succeeds, everything is as before. */
+  const start = async (table: Table, { sessions, checkpoints, key }: Owned) => {
+    const call = {
+      sessions: `sessions/${sessions}/resume`,
+      checkpoints: `checkpoints/${checkpoints}/sessions`,
+    };
+    const answer = await control.ask(`POST /v1/${call[table]}`, { key });
+    if (answer.status === 200)
+      await (table === "sessions"
+        ? control.ask(`POST /v1/sessions/${sessions}/pause`, { key })
+        : control.ask(`DELETE /v1/sessions/${answer.body.session_id}`, { key }));
+    return answer;
+  };
+
+  let starts = 0;
+  beforeAll(() => {
+    control.node.onStart = () => void starts++;
+  });
+  const COLUMNS = [
+    ["sessions", "ca_key"],
+    ["sessions", "state_key"],
+    ["checkpoints", "sealed_env"],
+    ["checkpoints", "state_key"],
+  ] as const;
+
+  test.each(COLUMNS)(
+    "that of another session or organisation, or changed, starts nothing until it is put right: %s.%s",
+    async (table, column) => {
+      const [mine, third] = [await make(), await make()];
+      const others = [await make(), await make(await control.addKey())];
+      const right = await read(table, column, mine[table]);
+      const expectRefused = async (owned: Owned) => {
+        lines.length = 0;
+        const before = starts;
+        const { status, body, text } = await start(table, owned);
+        expect([status, body.code]).toEqual([500, "internal"]);
+        expect(text).not.toContain(CANARY);
+        expect(starts).toBe(before);
+        const alarms = lines.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50);
+        expect(alarms.map(({ msg }) => msg)).toContainEqual(
+          expect.stringContaining(`the sealed values of ${owned[table]} cannot be opened`),
+        );
+      };
+      for (const other of others) {
+        const theirs = await read(table, column, other[table]);
+        await write(table, column, mine[table], theirs);
+        await write(table, column, other[table], right);
+        for (const owned of [mine, other]) await expectRefused(owned);
+        expect((await start(table, third)).status).toBe(200);
+        await write(table, column, other[table], theirs);
+        expect((await start(table, other)).status).toBe(200);
+      }
+      await write(table, column, mine[table], flipped(right));
+      await expectRefused(mine);
+      await write(table, column, mine[table], right);
+      expect((await start(table, mine)).status).toBe(200);
+      expect(lines.join("")).not.toContain(CANARY);
+      for (const { checkpoints, key } of [mine, third, ...others])
+        await control.ask(`DELETE /v1/checkpoints/${checkpoints}`, { key });
+    },
+  );
 });

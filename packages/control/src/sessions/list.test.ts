@@ -139,6 +139,17 @@ test("an empty external_id counts as absent", async () => {
   await control.ask(`DELETE /v1/sessions/${body.session_id}`);
 });
 
+test("external_id is at most 256 characters, and its search knows no wildcards", async () => {
+  const texts = ["x".repeat(256), "a_c", "abc", "a%c", "%", "'", "a\\_c"];
+  const ids: Record<string, string> = {};
+  for (const external_id of texts) ids[external_id] = await control.create({ external_id });
+  for (const text of texts)
+    expect((await list(`?external_id=${encodeURIComponent(text)}`)).ids).toEqual([ids[text]]);
+  for (const text of ["_", "a%", "A_C", "a_", "a\\%c", "' or '1'='1"])
+    expect((await list(`?external_id=${encodeURIComponent(text)}`)).ids).toEqual([]);
+  for (const id of Object.values(ids)) await control.ask(`DELETE /v1/sessions/${id}`);
+});
+
 test("external_id is percent-decoded once, as UTF-8", async () => {
   const encoded = await control.create({ external_id: "a+b %41 ü伽" });
   expect((await list("?external_id=a%2Bb+%2541%20%C3%BC%E4%BC%BD")).ids).toEqual([encoded]);

@@ -171,6 +171,32 @@ describe("fields", () => {
     expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
   });
 
+  test.each(["max_lifetime_ms", "idle_timeout_ms", "paused_ttl_ms"])(
+    "%s is a whole number as JSON has it, or absent, null or 0",
+    async (field) => {
+      const ask = (text: string) => control.ask("POST /v1/sessions", { raw: `{"${field}": ${text}}` });
+      const wrong = [
+        "1.5",
+        '"10"',
+        "1e309",
+        "-1e309",
+        "1e-1",
+        "true",
+        "[]",
+        "{}",
+        '""',
+        "9007199254740993e1",
+      ];
+      for (const text of field === "paused_ttl_ms" ? wrong : [...wrong, "-1"]) {
+        const { status, body } = await ask(text);
+        expect([text, status, body.code]).toEqual([text, 400, "validation"]);
+        expect(body.error).toMatch(new RegExp(`^${field}: must be a whole number`));
+      }
+      for (const text of ["null", "0", "60000", "6e4"])
+        expect([text, (await ask(text)).status]).toEqual([text, 200]);
+    },
+  );
+
   test("errors of the request come before errors of the server", async () => {
     await create({ name: "taken" });
     const secrets = { A: "hunter2" };
@@ -193,6 +219,9 @@ describe("fields", () => {
 
   test.each([
     [{ env: { "1A": "hunter2" } }, /^env: its keys must match .*, got "1A"$/],
+    [{ env: { "A=B": "hunter2" } }, /^env: its keys must match .*, got "A=B"$/],
+    [{ env: { "A\0": "hunter2" } }, /^env: its keys must match /],
+    [{ env: { "": "hunter2" } }, /^env: its keys must match /],
     [{ env: { A: "hunter2\0" } }, /^env\.A: must not contain a NUL/],
     [
       { env: { [long(129)]: "hunter2" } },
@@ -213,6 +242,12 @@ describe("fields", () => {
     if (typeof message === "string") expect(answer.body.error).toBe(message);
     else expect(answer.body.error).toMatch(message);
     expect(answer.body.error).not.toContain("hunter2");
+  });
+
+  test("variables that steer a guest's programs are taken, since they steer nothing else", async () => {
+    const env = { LD_PRELOAD: "/workspace/x.so", PATH: "/workspace", HOME: "/", _: "x" };
+    const { status, body } = await create({ env });
+    expect([status, body.env]).toEqual([200, env]);
   });
 
   test("combinations that contradict each other are refused before what is not supported yet", async () => {

@@ -121,6 +121,15 @@ test("the same key and body in another project are a conflict, and show nothing 
   expect([other.status, other.body.code, other.body.session_id]).toEqual([409, "conflict", undefined]);
 });
 
+test("another API key of the same organisation gets the session that the first one made", async () => {
+  const second = (await control.ask("POST /v1/api-keys", { body: { name: "second" } })).body.key;
+  const first = await create("two-keys", { size: "medium" });
+  const again = await create("two-keys", { size: "medium" }, second);
+  expect([again.status, again.headers["idempotent-replayed"]]).toEqual([200, "true"]);
+  expect(again.body.session_id).toBe(first.body.session_id);
+  expect((await create("two-keys", { size: "small" }, second)).body.code).toBe("conflict");
+});
+
 test("a key is scoped to its organisation", async () => {
   const other = await control.addKey();
   const mine = await create("shared");
