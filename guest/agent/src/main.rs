@@ -4,6 +4,7 @@
 mod authority;
 mod body;
 mod boot;
+mod build;
 mod cgroup;
 mod channel;
 mod chores;
@@ -27,6 +28,7 @@ mod network;
 mod open_pty;
 mod output;
 mod pipe;
+mod places;
 mod power;
 mod processes;
 mod reaper;
@@ -55,10 +57,14 @@ fn main() {
     sys::keep_one_heap();
     or_die("mount the first file systems", boot::mount_first());
     boot::load_modules();
-    or_die("find the root disk", boot::wait_for_disk());
+    if build::is_wanted() {
+        return or_die("build", build::run());
+    }
+    or_die("find the root disk", boot::wait_for_disk(boot::DISK));
     or_die("mount the root disk", boot::mount_root());
     or_die("move to the root disk", boot::switch_root());
     boot::mount_rest();
+    places::prepare(std::path::Path::new("/"));
     boot::raise_limits();
     let cgroups = or_die("set up cgroups", cgroup::Cgroups::set_up());
     users::ensure_sandbox();
