@@ -6,8 +6,6 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { LayerFile } from "../../packages/node/src/builds/layer-disk.ts";
 
-const TYPE = "application/vnd.oci.image.layer.v1.tar";
-
 export interface LayerSpec {
   name: string;
   compression?: "gzip" | "zstd";
@@ -41,7 +39,7 @@ export function packLayer(dir: string, name: string, tar: Buffer, compression?: 
     path,
     digest: sha256(stored),
     diffId: sha256(tar),
-    mediaType: compression === undefined ? TYPE : `${TYPE}+${compression}`,
+    compression: compression ?? "none",
     sizeBytes: stored.length,
   };
 }

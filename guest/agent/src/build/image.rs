@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::archive::Archive;
 use super::content::{Compression, Content, DiffId, Stored};
 use super::entries::{Layer, Totals};
+use super::environment;
 use super::fault::Fault;
 use super::limits::Limits;
 use super::root::{Root, remove_lost_and_found};
@@ -22,6 +23,9 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Deserialize)]
 struct Table {
     layers: Vec<Row>,
+    /// The image's variables, as lines of /etc/environment.
+    #[serde(default)]
+    environment: String,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +62,7 @@ pub fn unpack(disk: File, target: &Path, limits: &Limits, report: &Report) -> Re
     if root.is_empty()? {
         return Err(Fault::invalid("the image has no files"));
     }
+    environment::append(&root, &table.environment)?;
     Ok(totals)
 }
 

@@ -3,13 +3,14 @@
 //!
 //! `image` reads the table of layers and unpacks each. `content` decompresses a layer and sums it up, `archive` reads its
 //! entries (`header`, `pax`, `sparse`), `entries` puts them into the image's `root` (`names`, `brought`, `attributes`).
-//! `limits` has all limits, `fault` the words of failures.
+//! `environment` adds the variables of the image. `limits` has all limits, `fault` the words of failures.
 
 mod archive;
 mod attributes;
 mod brought;
 mod content;
 mod entries;
+mod environment;
 mod fault;
 mod header;
 mod image;
@@ -48,8 +49,6 @@ use entries::Totals;
 use fault::Fault;
 use limits::LIMITS;
 
-/// The word on the kernel's command line that makes this machine a builder.
-const MODE: &str = "viv.mode=build";
 const TARGET: &str = "/dev/vda";
 const LAYERS: &str = "/dev/vdb";
 const ROOT: &str = "/newroot";
@@ -61,10 +60,6 @@ const FRAMES: usize = 16;
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// The most characters of a failure's sentence.
 const MESSAGE_CHARS: usize = 500;
-
-pub fn is_wanted() -> bool {
-    fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.split_whitespace().any(|word| word == MODE))
-}
 
 /// Serves until the host has what it asked for and hangs up; then the machine ends.
 pub fn run() -> io::Result<()> {

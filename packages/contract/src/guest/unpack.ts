@@ -1,5 +1,5 @@
 /**
- * The builder: a machine that boots with `viv.mode=build` and unpacks one container image. Its agent answers health and
+ * The builder: a machine with an agent of its own, which unpacks one container image. The agent answers health and
  *
  *   POST /v1/unpack                     → 200 frames (frames.ts): `items` with UnpackProgress as lines of JSON, then `eof`
  *                                         with UnpackTotals, or `error` with UnpackFailure
@@ -10,7 +10,6 @@
 import { z } from "zod";
 import type { ListShape } from "./lists.ts";
 
-export const BUILD_MODE = "viv.mode=build";
 /** Space for the table at the beginning of the second disk. Layers begin behind it, at multiples of LAYER_ALIGNMENT. */
 export const LAYER_TABLE_BYTES = 1024 * 1024;
 export const LAYER_ALIGNMENT = 4096;
@@ -18,6 +17,8 @@ export const LAYER_ALIGNMENT = 4096;
 export interface LayerTable {
   /** Lowest first. */
   layers: LayerOnDisk[];
+  /** The image's variables, as lines of /etc/environment, where the agent of its machines reads them. */
+  environment: string;
 }
 
 export interface LayerOnDisk {

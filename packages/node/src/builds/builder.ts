@@ -3,12 +3,13 @@ import { chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { SIZES } from "@vivarium/contract/api/limits";
 import { endsWithin } from "@vivarium/kit/clock";
-import { isAlive, killAndWait } from "@vivarium/kit/process-identity";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { AgentClient } from "../guest/client.ts";
 import type { Cgroups } from "../host/cgroup.ts";
 import { discardSlot } from "../host/discard-slot.ts";
 import { type Qemu, startQemu } from "../host/jail.ts";
+import { killAtAbort } from "../host/kill-at-abort.ts";
 import { createEmptyNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
@@ -16,7 +17,7 @@ import { type Slot, takeSlot } from "../host/slots.ts";
 import { JAIL_PATHS, kernelArguments, type MachineShape } from "../qemu/arguments.ts";
 import { builderArguments } from "../qemu/builder-arguments.ts";
 import { type Accelerator, cpuArgument } from "../qemu/cpu-model.ts";
-import { kernelBinds } from "../snapshots/kernel-binds.ts";
+import { builderKernelBinds } from "../snapshots/kernel-binds.ts";
 import { bootLimits, waitForAgent } from "../snapshots/wait-for-agent.ts";
 import { TARGET_BYTES } from "./target-disk.ts";
 
@@ -99,7 +100,7 @@ async function boot(
       binds: [
         { source: target, target: JAIL_PATHS.target, writable: true },
         { source: layers, target: JAIL_PATHS.layers, writable: false },
-        ...kernelBinds(deps.imagesDir),
+        ...builderKernelBinds(deps.imagesDir),
         { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
       ],
       arguments: builderArguments(shape, {
@@ -115,13 +116,6 @@ async function boot(
   undo.push("agent", () => agent.close());
   await waitForAgent({ agent, qmp: qemu.qmp, alive: () => isAlive(qemu.process) }, bootLimits(shape));
   return { agent, end: () => endOf(qemu, agent) };
-}
-
-function killAtAbort({ process }: Qemu, undo: UndoStack, signal: AbortSignal): void {
-  const kill = () => void killAndWait(process).catch(() => {});
-  signal.addEventListener("abort", kill, { once: true });
-  undo.push("listener", () => signal.removeEventListener("abort", kill));
-  if (signal.aborted) kill();
 }
 
 /** The builder ends once this side has hung up. */

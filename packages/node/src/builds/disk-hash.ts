@@ -11,16 +11,19 @@ import { MIB } from "@vivarium/kit/sizes";
 
 const PIECE_BYTES = MIB;
 
-/** `sha256:` and 64 hex digits. */
-export async function hashDiskAside(file: string): Promise<string> {
+/** `sha256:` and 64 hex digits. An abort ends the thread. */
+export async function hashDiskAside(file: string, signal?: AbortSignal): Promise<string> {
+  signal?.throwIfAborted();
   const worker = new Worker(new URL("./disk-hash-worker.ts", import.meta.url), { workerData: file });
-  return await new Promise((resolve, reject) => {
+  const end = () => void worker.terminate();
+  signal?.addEventListener("abort", end, { once: true });
+  return await new Promise<string>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);
     worker.once("exit", (code) =>
       reject(new Error(`the thread that hashes a disk ended with status ${code}`)),
     );
-  });
+  }).finally(() => signal?.removeEventListener("abort", end));
 }
 
 export async function hashDisk(file: string): Promise<string> {

@@ -37,13 +37,17 @@ export async function makeTarget(file: string): Promise<void> {
 }
 
 /** Takes the disk from the builder, which has ended: hashed, read-only and durable under its new name. */
-export async function finishTarget(file: string, finished: string): Promise<FinishedDisk> {
+export async function finishTarget(
+  file: string,
+  finished: string,
+  signal: AbortSignal,
+): Promise<FinishedDisk> {
   await chown(file, 0, 0);
   await chmod(file, 0o444);
   await syncPath(file);
   const { size, blocks } = await stat(file);
   if (size !== TARGET_BYTES) throw new Error(`the builder left a disk of ${size} bytes`);
-  const hash = await hashDiskAside(file);
+  const hash = await hashDiskAside(file, signal);
   await rename(file, finished);
   await syncPath(path.dirname(finished));
   return { path: finished, hash, sizeBytes: size, storedBytes: blocks * 512 };

@@ -10,7 +10,7 @@ const deps = {} as BuilderDeps;
 const layer = {
   digest: "sha256:1",
   diffId: "sha256:2",
-  mediaType: "application/vnd.oci.image.layer.v1.tar",
+  compression: "none" as const,
   sizeBytes: 1,
 };
 

@@ -21,8 +21,12 @@ export interface UnpackInput {
   layers: readonly LayerFile[];
   /** The build's folder, on the pool, which gets `root.ext4`. Its folder `unpack` is this use case's own. */
   folder: string;
+  /** The image's variables, as lines of /etc/environment. */
+  environment?: string | undefined;
   signal?: AbortSignal | undefined;
   onProgress?: ((progress: UnpackingProgress) => void) | undefined;
+  /** Called when the builder has ended, before the disk is hashed. */
+  onUnpacked?: ((totals: UnpackTotals) => void) | undefined;
   limitMs?: number | undefined;
 }
 
@@ -52,7 +56,8 @@ export async function unpackImage(deps: BuilderDeps, input: UnpackInput): Promis
     await mkdir(work, { mode: 0o711 });
     const either = signal ? AbortSignal.any([signal, late]) : late;
     const totals = await unpackInto(deps, { ...input, work }, either);
-    return { ...(await finishTarget(targetIn(work), diskOf(folder))), totals };
+    input.onUnpacked?.(totals);
+    return { ...(await finishTarget(targetIn(work), diskOf(folder), either)), totals };
   } catch (error) {
     signal?.throwIfAborted();
     if (late.aborted)
@@ -69,12 +74,12 @@ const targetIn = (work: string) => path.join(work, "target.raw");
 /** Leaves nothing of the builder but the target. */
 async function unpackInto(
   deps: BuilderDeps,
-  { work, layers, onProgress = () => {} }: UnpackInput & { work: string },
+  { work, layers, environment = "", onProgress = () => {} }: UnpackInput & { work: string },
   signal: AbortSignal,
 ): Promise<UnpackTotals> {
   const files = { dir: work, target: targetIn(work), layers: path.join(work, "layers.raw") };
   await makeTarget(files.target);
-  await makeLayerDisk(files.layers, layers);
+  await makeLayerDisk(files.layers, layers, environment);
   const undo = new UndoStack();
   try {
     const builder = await startBuilder(deps, files, undo, signal);

@@ -18,6 +18,7 @@ it("has two raw disks, of which one can be written, and no network", () => {
   expect(words).toContain("-nodefaults");
 });
 
-it("boots the agent as a builder", () => {
-  expect(valuesOf("-append")).toEqual(["quiet viv.mode=build"]);
+it("boots from the kernel and the initramfs that its jail has", () => {
+  expect([valuesOf("-kernel"), valuesOf("-initrd")]).toEqual([["/vmlinuz"], ["/initramfs"]]);
+  expect(valuesOf("-append")).toEqual(["quiet"]);
 });

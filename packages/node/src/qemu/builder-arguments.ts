@@ -2,11 +2,11 @@
  * QEMU's command line of a builder: a machine that unpacks one container image and ends. It has two disks and no network
  * device, and is never saved, so nothing depends on its devices.
  */
-import { AGENT_PORT_NAME, BUILD_MODE } from "@vivarium/contract/guest";
+import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
 import { backendArguments, JAIL_PATHS, type MachineShape, machineArguments } from "./arguments.ts";
 
 export interface BuilderBoot {
-  /** Those of any machine. */
+  /** Those of any machine: the initramfs makes it a builder. */
   kernelArguments: string;
   cpu: string;
 }
@@ -26,7 +26,7 @@ export function builderArguments(shape: MachineShape, { kernelArguments, cpu }: 
     ...["-object", "rng-random,id=rng0,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng0"],
     ...["-serial", "chardev:console"],
     ...["-kernel", JAIL_PATHS.kernel, "-initrd", JAIL_PATHS.initramfs],
-    ...["-append", `${kernelArguments} ${BUILD_MODE}`],
+    ...["-append", kernelArguments],
   ];
 }
 
