@@ -1,5 +1,5 @@
 /** Bakes a baseline: cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
-import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, rename, rm, truncate, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
@@ -13,11 +13,12 @@ import type { Cgroups } from "../host/cgroup.ts";
 import { discardSlot } from "../host/discard-slot.ts";
 import { readHostNetwork } from "../host/host-network.ts";
 import { startQemu } from "../host/jail.ts";
+import { killAtAbort } from "../host/kill-at-abort.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
-import { type Slot, slotsOf, takeSlot } from "../host/slots.ts";
+import { type Slot, takeSlot } from "../host/slots.ts";
 import { kernelPolicyOf, networkWithoutEntries } from "../network/kernel-policy.ts";
 import { rulesetOf } from "../network/ruleset.ts";
 import {
@@ -55,12 +56,15 @@ export interface BakeInput {
   qemu: QemuRoot;
   cgroups: Cgroups;
   progress: (line: string) => void;
-  /** Owner of the slot during the bake. A slot left by an earlier bake under this name is freed first. */
+  /** Owner of the slot during the bake. */
   owner: string;
   imagesDir: string;
   template: string;
-  version: string;
+  /** Folder of the template's version, with its disk; the baseline becomes a folder in it. Its name is the version. */
+  folder: string;
   size: Size;
+  /** An abort ends the bake. */
+  signal?: AbortSignal | undefined;
   accelerators: Accelerator[];
   /** `VIV_CPU_MODEL`. */
   cpuModel: string;
@@ -85,6 +89,7 @@ export async function bakeBaseline(input: BakeInput): Promise<void> {
       await bakeWith(input, accelerator);
       return;
     } catch (error) {
+      input.signal?.throwIfAborted();
       const { message } = error as Error;
       if (error instanceof WrongModel) throw error;
       if (input.cpuModel !== "host" && LACKS_MODEL.test(message))
@@ -112,8 +117,7 @@ function assertModel({ cpuModel }: BakeInput, accelerator: Accelerator): void {
 }
 
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
-  const { template, size, imagesDir } = input;
-  const version = await realpath(path.join(imagesDir, "templates", template, input.version));
+  const { template, size, folder: version } = input;
   const dir = path.join(version, `.${size}.tmp`);
   const shape: MachineShape = { accelerator, vcpus: SIZES[size].vcpus, memMb: SIZES[size].mem_mb };
   try {
@@ -162,7 +166,6 @@ async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Fo
 }
 
 async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Promise<Slot> {
-  for (const stale of await slotsOf(owner)) await discardSlot(cgroups, stale);
   const slot = await takeSlot(owner, SLOTS);
   undo.push("slot", () => discardSlot(cgroups, slot));
   await removeNamespace(slot);
@@ -200,7 +203,9 @@ async function boot(
       devices: deviceArguments(shape, input.cpuModel),
     }),
   };
+  input.signal?.throwIfAborted();
   const qemu = await startQemu(input.cgroups, jail, undo, MONITOR_LIMIT_MS);
+  if (input.signal) killAtAbort(qemu, undo, input.signal);
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
   const alive = () => isAlive(qemu.process);
