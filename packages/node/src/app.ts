@@ -136,7 +136,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const deps: MachineDeps = { ...shared, pool, network, guestSettings };
   await reconcile(deps);
   // Now that no machine of an earlier daemon works for a build any more.
-  const builds = await Builds.open({ config, qemu, cgroups, gate, accelerators, dial: dialFor(config), log });
+  const builds = await Builds.open({
+    ...{ config, qemu, cgroups, gate, accelerators, log },
+    giveUpOne: () => pool.giveUpOne(),
+    dial: dialFor(config),
+  });
   const stopping = new AbortController();
   const background = [
     continueWhenSpaceIsFree(deps, stopping.signal),

@@ -1,7 +1,6 @@
 /** Starts a builder: a machine in the jail of any other, with two disks and no network, which unpacks one image and ends. */
 import { chown, mkdir } from "node:fs/promises";
 import path from "node:path";
-import { SIZES } from "@vivarium/contract/api/limits";
 import { endsWithin } from "@vivarium/kit/clock";
 import { isAlive } from "@vivarium/kit/process-identity";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -21,7 +20,9 @@ import { builderKernelBinds } from "../snapshots/kernel-binds.ts";
 import { bootLimits, waitForAgent } from "../snapshots/wait-for-agent.ts";
 import { TARGET_BYTES } from "./target-disk.ts";
 
-const SIZE = SIZES.medium;
+/** More than the agent, its limits and the file system's caches need. */
+export const BUILDER_MB = 2048;
+const VCPUS = 2;
 const MONITOR_LIMIT_MS = 30_000;
 const END_LIMIT_MS = 60_000;
 
@@ -87,7 +88,7 @@ async function boot(
   undo: UndoStack,
   signal: AbortSignal,
 ): Promise<Builder> {
-  const shape: MachineShape = { accelerator, vcpus: SIZE.vcpus, memMb: SIZE.mem_mb };
+  const shape: MachineShape = { accelerator, vcpus: VCPUS, memMb: BUILDER_MB };
   const qemu = await startQemu(
     deps.cgroups,
     {

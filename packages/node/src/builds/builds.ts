@@ -35,7 +35,11 @@ export class Builds {
     const parent = buildsDir(deps.config.dataDir);
     await mkdir(parent, { recursive: true, mode: 0o711 });
     await removeHalfRemoved(parent);
-    for (const id of await readdir(parent)) await builds.#restore(id);
+    // One build may not keep the daemon from starting.
+    for (const id of await readdir(parent))
+      await builds
+        .#restore(id)
+        .catch((err: unknown) => deps.log.error({ build: id, err }, "a build was left"));
     return builds;
   }
 

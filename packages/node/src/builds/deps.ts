@@ -13,6 +13,8 @@ export interface BuildDeps {
   cgroups: Cgroups;
   gate: Pick<DiskGate, "reserve">;
   accelerators: Accelerator[];
+  /** Ends a warm machine to free its memory. False if none is left. */
+  giveUpOne: () => Promise<boolean>;
   /** Connects to registries. */
   dial: Dial;
   log: Log;

@@ -13,11 +13,15 @@ import { type PulledImage, pullImage } from "@vivarium/oci/pull-image";
 import { normalRegistry, parseReference } from "@vivarium/oci/reference";
 import { bakeBaseline } from "../snapshots/bake.ts";
 import { type Build, become } from "./build.ts";
+import { BUILDER_MB } from "./builder.ts";
 import type { BuildDeps } from "./deps.ts";
 import { environmentOf, notesOn } from "./image-settings.ts";
 import { TARGET_BYTES } from "./target-disk.ts";
 import { type UnpackedImage, unpackImage } from "./unpack-image.ts";
+import { waitForMemory } from "./wait-for-memory.ts";
 
+/** A machine that boots and runs a few programs takes less of its memory than this. */
+const BAKE_MB = 1024;
 /** The disk of a build's folder is hashed with this word in front. */
 const HASH_PREFIX = "sha256:";
 
@@ -129,6 +133,7 @@ async function unpack(deps: BuildDeps, build: Build, image: PulledImage): Promis
   const { config, qemu, cgroups, accelerators } = deps;
   const { length: total } = image.layers;
   await enter(build, "unpack", `${total} layers in a machine without a network`);
+  await waitForMemory(BUILDER_MB, deps.giveUpOne, build.over.signal);
   let hashing: Promise<void> | undefined;
   const unpacked = await unpackImage(
     {
@@ -169,6 +174,7 @@ async function bake(deps: BuildDeps, build: Build, { image, unpacked }: Made): P
   const origin = { ...build.status.image, content_hash: unpacked.hash, config: image.config };
   await writeDurably(path.join(build.dir, "template.json"), JSON.stringify(origin), 0o600);
   for (const size of build.spec.sizes) {
+    await waitForMemory(BAKE_MB, deps.giveUpOne, build.over.signal);
     await bakeBaseline({
       ...{ qemu, cgroups, accelerators, owner: config.dataDir },
       ...{ imagesDir: config.imagesDir, cpuModel: config.cpuModel },
