@@ -117,9 +117,11 @@ test("a private image is imported with its registry's credential alone", async (
 });
 
 test("a template that is deleted while it is built leaves nothing of its build", async () => {
-  await viv("template", "import", "--name", "gone", "--no-wait", `${registries.open}/team/app:1`);
-  await untilStage("gone", "unpack");
-  await viv("template", "rm", "gone");
+  for (const stage of ["unpack", "bake"]) {
+    await viv("template", "import", "--name", "gone", "--no-wait", `${registries.open}/team/app:1`);
+    await untilStage("gone", stage);
+    await viv("template", "rm", "gone");
+  }
   await expect.poll(() => machineTraces(service.facts.dataDir).processes).toBe(0);
   // The first one stays.
   await expect.poll(() => readdirSync(join(service.facts.dataDir, "pool/b")).length).toBe(1);

@@ -157,7 +157,8 @@ async function unpack(deps: BuildDeps, build: Build, image: PulledImage): Promis
         hashing.catch(() => {});
       },
     },
-  );
+    // One change of the record at a time.
+  ).finally(() => hashing?.catch(() => {}));
   await hashing;
   build.log.add(`hash: the disk is ${unpacked.hash}`);
   return unpacked;

@@ -1,4 +1,4 @@
-/** Waits until this host has memory for a machine of a build: nobody's machine may be ended for want of it. */
+/** Waits until this host has memory for a machine of a build: no other machine may be ended for want of it. */
 import { freemem } from "node:os";
 import { sleep } from "@vivarium/kit/clock";
 import { MIB } from "@vivarium/kit/sizes";
