@@ -24,10 +24,11 @@ agent_hash() {
 
 # Computed once: a source edited while set-up runs belongs to the next run.
 AGENT_BINARY=$CACHE_DIR/agent/$(agent_hash)/vivarium-agent
+BUILDER_BINARY=$(dirname "$AGENT_BINARY")/vivarium-builder
 
 build_agent() {
-  local cargo built
-  [ ! -x "$AGENT_BINARY" ] || return 0
+  local cargo
+  [ ! -x "$AGENT_BINARY" ] || [ ! -x "$BUILDER_BINARY" ] || return 0
   cargo=$(find_cargo) || fail "no cargo $NEEDED_RUST was found" "one, to build the guest agent" "run ./setup as root without --client-only"
   progress "cargo build --release"
   take_cargo_target "$PWD"
@@ -36,17 +37,25 @@ build_agent() {
     # The cargo chosen and its rustc belong together, also when their names carry a version.
     rustc=$(dirname "$cargo")/rustc${cargo##*/cargo}
     [ ! -x "$rustc" ] || export RUSTC=$rustc
-    CARGO_TARGET_DIR=$CACHE_DIR/cargo-target "$cargo" build --release --locked
+    export CARGO_TARGET_DIR=$CACHE_DIR/cargo-target
+    "$cargo" build --release --locked
+    # Apart: the feature would put the builder's code into the agent too.
+    "$cargo" build --release --locked --features builder --bin vivarium-builder
   )
-  built=$(find_built_agent)
-  mkdir -p "$(dirname "$AGENT_BINARY")"
-  install -m 0755 "$built" "$AGENT_BINARY.part"
-  sync "$AGENT_BINARY.part"
-  mv "$AGENT_BINARY.part" "$AGENT_BINARY"
+  keep_built "$AGENT_BINARY"
+  keep_built "$BUILDER_BINARY"
 }
 
-# The target triple in the path depends on how guest/ is configured; the newest binary is the one just built.
-find_built_agent() {
-  find "$CACHE_DIR/cargo-target" -maxdepth 3 -path '*/release/*' -type f -executable -name 'viv*' ! -name '*.*' -printf '%T@ %p\n' |
+# keep_built PROGRAM
+keep_built() {
+  mkdir -p "$(dirname "$1")"
+  install -m 0755 "$(find_built "$(basename "$1")")" "$1.part"
+  sync "$1.part"
+  mv "$1.part" "$1"
+}
+
+# find_built NAME: the target triple in the path depends on how guest/ is configured; the newest binary is the one just built.
+find_built() {
+  find "$CACHE_DIR/cargo-target" -maxdepth 3 -path '*/release/*' -type f -executable -name "$1" -printf '%T@ %p\n' |
     sort -rn | head -n 1 | cut -d' ' -f2-
 }

@@ -14,22 +14,30 @@ put() {
 }
 
 prepare_kernel() {
-  local cached initramfs
+  local cached
   cached=$CACHE_DIR/kernel/$(hash_of images/build-kernel)
-  initramfs=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$AGENT_BINARY").cpio.gz
   if [ ! -e "$cached/release" ]; then
     progress "fetching Debian's cloud kernel"
     images/build-kernel "$cached"
   fi
-  if [ ! -e "$initramfs" ]; then
-    progress "packing the agent and its modules into the initramfs"
-    mkdir -p "$CACHE_DIR/initramfs"
-    images/build-initramfs "$cached/modules" "$AGENT_BINARY" "$initramfs.part"
-    sync "$initramfs.part"
-    mv "$initramfs.part" "$initramfs"
-  fi
   put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
-  put_when_different "$initramfs" "$IMAGES_DIR/kernel/initramfs.cpio.gz"
+  prepare_initramfs "$cached/modules" "$AGENT_BINARY" initramfs.cpio.gz
+  # Machines that unpack container images boot another program, so that no other machine has its code.
+  prepare_initramfs "$cached/modules" "$BUILDER_BINARY" initramfs-builder.cpio.gz
+}
+
+# prepare_initramfs MODULES PROGRAM NAME
+prepare_initramfs() {
+  local packed
+  packed=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$2").cpio.gz
+  if [ ! -e "$packed" ]; then
+    progress "packing $(basename "$2") and its modules into an initramfs"
+    mkdir -p "$CACHE_DIR/initramfs"
+    images/build-initramfs "$1" "$2" "$packed.part"
+    sync "$packed.part"
+    mv "$packed.part" "$packed"
+  fi
+  put_when_different "$packed" "$IMAGES_DIR/kernel/$3"
 }
 
 put_when_different() {

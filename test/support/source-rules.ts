@@ -63,7 +63,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   objects: ["kit"],
   oci: ["kit"],
   control: ["contract", "http1", "kit", "objects", "oci"],
-  node: ["contract", "kit"],
+  node: ["contract", "kit", "oci"],
   gateway: ["contract", "http1", "kit"],
   sdk: ["contract"],
   cli: ["sdk", "contract", "kit", "objects"],

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::places::own_directory;
 use crate::{log, sys, users};
 
-const DISK: &str = "/dev/vda";
+pub const DISK: &str = "/dev/vda";
 const DISK_WITHIN: Duration = Duration::from_secs(10);
 const NEW_ROOT: &str = "/newroot";
 const OPEN_FILES: (u64, u64) = (65_536, 524_288);
@@ -41,11 +42,11 @@ fn load_module(path: &Path) -> io::Result<()> {
     }
 }
 
-pub fn wait_for_disk() -> io::Result<()> {
+pub fn wait_for_disk(disk: &str) -> io::Result<()> {
     let began = Instant::now();
-    while !Path::new(DISK).exists() {
+    while !Path::new(disk).exists() {
         if began.elapsed() > DISK_WITHIN {
-            return Err(io::Error::other(format!("{DISK} did not appear within {DISK_WITHIN:?}")));
+            return Err(io::Error::other(format!("{disk} did not appear within {DISK_WITHIN:?}")));
         }
         sleep(Duration::from_millis(5));
     }
@@ -71,7 +72,7 @@ fn grow_root() -> io::Result<()> {
 pub fn switch_root() -> io::Result<()> {
     for name in ["dev", "proc", "sys"] {
         let target = Path::new(NEW_ROOT).join(name);
-        fs::create_dir_all(&target)?;
+        own_directory(&target)?;
         mount_move(Path::new("/").join(name), target)?;
     }
     for leftover in ["/init", "/modules"] {
@@ -123,16 +124,14 @@ fn hardened() -> MountFlags {
 }
 
 fn mount_fs(kind: &str, target: &str, flags: MountFlags, options: &str) -> io::Result<()> {
-    fs::create_dir_all(target)?;
+    own_directory(Path::new(target))?;
     let options = std::ffi::CString::new(options)?;
     Ok(mount(kind, target, kind, flags, options.as_c_str())?)
 }
 
 /// Makes a directory with this mode. One that exists with the mode is not written: every write adds to every snapshot.
 fn ensure_dir(path: &str, mode: u32) -> io::Result<()> {
-    if !Path::new(path).is_dir() {
-        fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    }
+    own_directory(Path::new(path))?;
     if fs::metadata(path)?.permissions().mode() & 0o7777 != mode {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }

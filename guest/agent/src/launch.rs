@@ -160,16 +160,11 @@ fn compose(
     if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
         return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
     }
-    let base = [
-        ("PATH", PATH),
-        ("HOME", users::HOME),
-        ("USER", users::NAME),
-        ("SHELL", "/bin/bash"),
-        ("LANG", "C.UTF-8"),
-    ];
-    let base = base.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let base = [("PATH", PATH), ("HOME", users::HOME), ("USER", users::NAME), ("LANG", "C.UTF-8")];
+    let shell = users::shell().map(|shell| ("SHELL", shell));
+    let base = base.into_iter().chain(shell).map(|(key, value)| (key.to_owned(), value.to_owned()));
     let spec = spec.iter().map(|(key, value)| (key.clone(), value.clone()));
-    Ok(base.into_iter().chain(authority).chain(image).chain(spec).collect())
+    Ok(base.chain(authority).chain(image).chain(spec).collect())
 }
 
 /// Parses lines of KEY=VALUE, the value perhaps in quotes. Other lines are skipped, as login programs do.

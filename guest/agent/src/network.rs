@@ -5,7 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use crate::{log, sys};
+use crate::{log, regular_file, sys};
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 2);
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
@@ -18,7 +18,7 @@ pub fn configure() {
         log::warn("bring up eth0", configure_eth0());
         log::warn("write resolv.conf", write_resolv_conf());
     }
-    let hostname = fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let hostname = regular_file::text("/etc/hostname");
     let hostname = hostname.lines().next().filter(|name| !name.is_empty());
     let set = rustix::system::sethostname(hostname.unwrap_or("vivarium").as_bytes());
     log::warn("set the hostname", set);
@@ -36,7 +36,7 @@ fn write_resolv_conf() -> io::Result<()> {
     let is_link = fs::symlink_metadata(RESOLV_CONF).is_ok_and(|meta| meta.is_symlink());
     if is_link {
         fs::remove_file(RESOLV_CONF)?;
-    } else if fs::read_to_string(RESOLV_CONF).is_ok_and(|now| now == text) {
+    } else if regular_file::text(RESOLV_CONF) == text {
         return Ok(());
     }
     fs::write(RESOLV_CONF, text)

@@ -42,9 +42,23 @@ impl Agent {
 
 /// Serves a connection until it ends. Its requests are dropped then, and their commands end.
 pub async fn serve(agent: &Rc<Agent>, connection: impl AsyncRead + AsyncWrite + Unpin + 'static) {
-    let service = service_fn(|request| {
+    serve_by(connection, |request| {
         let agent = agent.clone();
-        async move { Ok::<_, Infallible>(route(&agent, request).await.unwrap_or_else(Refusal::into_response)) }
+        async move { route(&agent, request).await }
+    })
+    .await;
+}
+
+/// Serves a connection whose requests are answered by `route`.
+pub async fn serve_by<Answer>(
+    connection: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    route: impl Fn(Request<Incoming>) -> Answer,
+) where
+    Answer: Future<Output = Result<Response<Body>, Refusal>> + 'static,
+{
+    let service = service_fn(|request| {
+        let answer = route(request);
+        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(Refusal::into_response)) }
     });
     let served = http2::Builder::new(LocalExecutor)
         .max_concurrent_streams(STREAMS)
@@ -72,7 +86,7 @@ async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Bod
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or("");
     match (head.method.as_str(), head.uri.path()) {
-        ("GET", "/v1/health") => body::json(&health::health()),
+        ("GET", "/v1/health") => body::json(&health::full_health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
         ("GET", "/v1/commands") => exec::list_unheard(machine),
         ("PUT", "/v1/files") => files::put(query, body).await,
@@ -116,7 +130,7 @@ async fn process(
     }
 }
 
-fn unknown(method: &str, path: &str) -> Result<Response<Body>, Refusal> {
+pub fn unknown(method: &str, path: &str) -> Result<Response<Body>, Refusal> {
     let message = format!("{method} {path} is no request of this agent");
     Err(Refusal::new(StatusCode::NOT_FOUND, "not_found", message))
 }

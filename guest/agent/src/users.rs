@@ -1,7 +1,7 @@
 //! The user that commands run as, and the image's account files.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::chown;
 use std::path::Path;
 
@@ -13,6 +13,8 @@ pub const UID: u32 = 999;
 pub const GID: u32 = 999;
 
 pub const PASSWD: &str = "/etc/passwd";
+const SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
+const NO_SHELL: &str = "/sbin/nologin";
 const GROUP: &str = "/etc/group";
 const SUDOERS: [&str; 2] = ["/etc/sudoers.d/sandbox", "/etc/sudoers.d/90-sandbox"];
 /// Groups whose members may become root in common images.
@@ -20,7 +22,8 @@ const ROOT_GROUPS: [&str; 3] = ["sudo", "wheel", "admin"];
 
 /// Adds the user, the group and the home directory if the image lacks them.
 pub fn ensure_sandbox() {
-    let entry = format!("{NAME}:x:{UID}:{GID}::{HOME}:/bin/bash\n");
+    let shell = shell().unwrap_or(NO_SHELL);
+    let entry = format!("{NAME}:x:{UID}:{GID}::{HOME}:{shell}\n");
     log::warn("add the user", append_missing(PASSWD, &entry));
     log::warn("add the group", append_missing(GROUP, &format!("{NAME}:x:{GID}:\n")));
     if !Path::new(HOME).exists() {
@@ -30,11 +33,21 @@ pub fn ensure_sandbox() {
 }
 
 fn append_missing(path: &str, entry: &str) -> io::Result<()> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    match text.lines().any(|line| names(line, NAME)) {
-        true => Ok(()),
-        false => fs::write(path, text + entry),
+    let text = fs::read(path).unwrap_or_default();
+    if text
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.strip_prefix(NAME.as_bytes()).is_some_and(|rest| rest.starts_with(b":")))
+    {
+        return Ok(());
     }
+    let is_line = text.is_empty() || text.ends_with(b"\n");
+    let mut file = fs::File::options().append(true).create(true).open(path)?;
+    file.write_all(format!("{}{entry}", if is_line { "" } else { "\n" }).as_bytes())
+}
+
+/// The shell of programs, if the image has one.
+pub fn shell() -> Option<&'static str> {
+    SHELLS.into_iter().find(|shell| Path::new(shell).is_file())
 }
 
 fn names(line: &str, name: &str) -> bool {

@@ -35,7 +35,7 @@ fn modules_in(krate: &str) -> BTreeMap<Module, String> {
             if path.is_dir() && name != "fuzz" {
                 directories.push(path);
             } else if path.is_file() && !is_test(&name) {
-                if matches!(name.as_str(), "mod" | "main" | "lib") {
+                if matches!(name.as_str(), "mod" | "lib") {
                     module.pop();
                 }
                 modules.insert(module, code_of(&fs::read_to_string(path).unwrap()));

@@ -6,7 +6,9 @@ import { isOpen } from "@vivarium/kit/ipv4-openings";
 import { findRange } from "@vivarium/kit/ipv4-ranges";
 import type { Log } from "@vivarium/kit/log";
 import { KIB, MIB } from "@vivarium/kit/sizes";
+import { type Dial, dialPublicExcept } from "@vivarium/oci/dial";
 import { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, fastify } from "fastify";
+import { Builds } from "./builds/builds.ts";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { openCgroups } from "./host/cgroup.ts";
@@ -36,6 +38,7 @@ import type { NodeNetwork } from "./network/node-network.ts";
 import { Previews, type PreviewsInit, readPreviews, writePreviews } from "./network/previews.ts";
 import { Reporter, type ReporterDeps } from "./network/report.ts";
 import { WakeRequests } from "./network/wake-requests.ts";
+import { registerBuildRoutes } from "./server/build-routes.ts";
 import { registerGatewayRoutes } from "./server/gateway-routes.ts";
 import { findUid, listenForControl, listenForGateway } from "./server/listen.ts";
 import { registerRoutes } from "./server/routes.ts";
@@ -67,7 +70,7 @@ export interface NodeApp {
 
 export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   // Refuses to start where KVM exists and may not be used: what is saved with it would not continue.
-  chooseAccelerators(config.accelerator);
+  const accelerators = chooseAccelerators(config.accelerator);
   const guestSettings = await GuestSettingsFile.open(config.guestSettingsFile, log);
   const releaseSlots = await claimSlots(config.dataDir);
   await waitForOlderClaims(config.dataDir, OLDER_NODE_ENDS_MS);
@@ -109,7 +112,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     log,
   });
   const sums = new SumsThread({ log });
-  const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, sums, log });
+  const baselines = new Baselines({ imagesDir: config.imagesDir, dataDir: config.dataDir, qemu, sums, log });
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
@@ -132,6 +135,12 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const pool = new WarmPool(shared, [HOT]);
   const deps: MachineDeps = { ...shared, pool, network, guestSettings };
   await reconcile(deps);
+  // Now that no machine of an earlier daemon works for a build any more.
+  const builds = await Builds.open({
+    ...{ config, qemu, cgroups, gate, accelerators, log },
+    giveUpOne: () => pool.giveUpOne(),
+    dial: dialFor(config),
+  });
   const stopping = new AbortController();
   const background = [
     continueWhenSpaceIsFree(deps, stopping.signal),
@@ -145,6 +154,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
 
   const server = makeServer(log, { http: { maxHeaderSize: HEADER_BYTES } });
   registerRoutes(server, deps);
+  registerBuildRoutes(server, builds);
   await listenForControl(server, config);
   const gatewayServer = makeServer(log, { forceCloseConnections: true });
   registerGatewayRoutes(gatewayServer, network);
@@ -156,6 +166,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       stopping.abort();
       network.wakes.close();
       await closeServer(server);
+      await builds.close();
       await Promise.all(background);
       // A stop continues after its caller disconnected.
       await Promise.allSettled([...table.stopping.values()]);
@@ -165,6 +176,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       await releaseSlots();
     },
   };
+}
+
+/** Connects to registries of the internet, and to none in a range that the operator has closed. */
+function dialFor({ neverRanges }: NodeConfig): Dial {
+  return dialPublicExcept((address) => findRange(neverRanges, address) !== undefined);
 }
 
 /**

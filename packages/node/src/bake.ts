@@ -2,15 +2,17 @@
  * Command that bakes a baseline: boots a template once, runs common programs in it, and captures the machine.
  * Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
  */
+import { realpath } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { isSize, SIZE_NAMES } from "@vivarium/contract/api/limits";
 import { readConfig } from "./config.ts";
 import { openCgroups } from "./host/cgroup.ts";
 import { claimSlots } from "./host/claims.ts";
+import { discardSlot } from "./host/discard-slot.ts";
 import { chooseAccelerators } from "./host/kvm.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
-import { bakeOwner, isHostUsed } from "./host/slots.ts";
+import { bakeOwner, isHostUsed, slotsOf } from "./host/slots.ts";
 import { bakeBaseline } from "./snapshots/bake.ts";
 import { pruneVersions } from "./snapshots/prune-versions.ts";
 
@@ -33,6 +35,8 @@ const accelerators = chooseAccelerators(config.accelerator);
 const owner = bakeOwner(dataDir);
 await claimSlots(owner);
 const cgroups = await openCgroups();
+// Those of an earlier bake that was cut off.
+for (const stale of await slotsOf(owner)) await discardSlot(cgroups, stale);
 try {
   await bakeBaseline({
     qemu: await prepareQemuRoot(dataDir),
@@ -41,7 +45,7 @@ try {
     owner,
     imagesDir,
     template: values.template,
-    version: values.version,
+    folder: await realpath(path.join(imagesDir, "templates", values.template, values.version)),
     size,
     accelerators,
     cpuModel: config.cpuModel,

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { expect, test } from "vitest";
-import { dialPublic, makeDial } from "./dial.ts";
+import { dialPublic, dialPublicExcept, makeDial } from "./dial.ts";
 
 const never = new AbortController().signal;
 
@@ -29,6 +29,17 @@ test.each(["127.0.0.1", "169.254.169.254", "10.1.2.3", "::1", "::ffff:127.0.0.1"
     expect(server.connections()).toBe(0);
   },
 );
+
+test("an address that the caller forbids is not connected, nor is one that is not public", async () => {
+  const asked: string[] = [];
+  const dial = dialPublicExcept((address) => {
+    asked.push(address);
+    return true;
+  });
+  for (const host of ["9.9.9.9", "127.0.0.1"])
+    await expect(dial(host, 443, never)).rejects.toMatchObject({ code: "address_refused" });
+  expect(asked).toEqual(["9.9.9.9"]);
+});
 
 test("a name of this host is not connected", async () => {
   await using server = await listen();

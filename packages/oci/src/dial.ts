@@ -20,6 +20,12 @@ export interface DialRules {
 /** Dials the internet alone. */
 export const dialPublic: Dial = makeDial({ lookup: lookupAll, mayDial: isPublicAddress });
 
+/** Dials the internet, without the addresses that `isForbidden`. */
+export function dialPublicExcept(isForbidden: (address: string) => boolean): Dial {
+  const mayDial = (address: string) => isPublicAddress(address) && !isForbidden(address);
+  return makeDial({ lookup: lookupAll, mayDial });
+}
+
 /**
  * A name is resolved once for each connection, and the connection is made to an address of that answer: a name that
  * changes its address in between gains nothing. One forbidden address spoils the whole answer.

@@ -9,3 +9,4 @@ export * from "./messages.ts";
 export * from "./processes.ts";
 export * from "./settings.ts";
 export * from "./terminals.ts";
+export * from "./unpack.ts";

@@ -14,6 +14,7 @@
  *   POST /v1/volume/attach              → 200 VolumeAttached: mounted at /volume and grown to its disk; again: the same
  *   POST /v1/volume/detach              → 200 {}: nothing is attached, whatever uses it; the host may exchange the disk
  *   POST /v1/power-off                  → 200 {}, then the machine ends
+ *   POST /v1/unpack                     → unpack.ts; the one request of a builder besides health, and of no other machine
  *
  * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is no error:
  * exit 127 (126: not executable, or argument list too long) with one line on stderr.
@@ -26,6 +27,8 @@ export const AgentHealth = z.object({
   generation: z.int(),
   version: z.string().max(64),
   uptime_ms: z.int().min(0),
+  /** The kernel's clock. Absent from the answers to other requests, and from an agent older than this field. */
+  clock_source: z.string().max(64).optional(),
 });
 export type AgentHealth = z.infer<typeof AgentHealth>;
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { cloneFile, shareFile } from "./clone.ts";
+import { cloneFile, cloneInto, shareFile } from "./clone.ts";
 
 let dir: string;
 let elsewhere: string;
@@ -40,4 +40,18 @@ it("clones a file that is being written without changing the clone, and overwrit
   await cloneFile(source, target);
   await writeFile(target, "new");
   expect(await readFile(source, "utf8")).toBe("old");
+});
+
+it("puts files into another one at their offsets, also where blocks cannot be shared", async () => {
+  for (const place of [dir, elsewhere]) {
+    const [source, target] = [path.join(place, "a file"), path.join(place, "the target")];
+    await writeFile(source, "content".repeat(1000));
+    await writeFile(target, "head");
+    await cloneInto(source, target, 4096);
+    await cloneInto(source, target, 16_384);
+    const bytes = await readFile(target, "latin1");
+    expect(bytes.slice(0, 5)).toBe("head\0");
+    expect(bytes.slice(4096, 11_096)).toBe("content".repeat(1000));
+    expect(bytes.slice(16_384)).toBe("content".repeat(1000));
+  }
 });

@@ -1,6 +1,10 @@
 /** Clones and links files, and finds out whether the file system can share blocks. */
-import { constants, copyFile, link, rm, writeFile } from "node:fs/promises";
+import { createReadStream, createWriteStream } from "node:fs";
+import { constants, copyFile, link, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { runHostCommand } from "@vivarium/kit/host-command";
+import { MIB } from "@vivarium/kit/sizes";
 import { run } from "../host/run.ts";
 
 /** Copies a file: with shared blocks if the file system can, else block by block, with its holes. */
@@ -24,6 +28,30 @@ export async function shareFile(source: string, target: string): Promise<void> {
     if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
     await run("cp", ["--sparse=always", "--preserve=timestamps", source, target]);
   }
+}
+
+/**
+ * Puts a file's content into another file at an offset, which is a multiple of 4 KiB: with shared blocks if the file system
+ * can, else copied.
+ */
+export async function cloneInto(source: string, target: string, offset: number): Promise<void> {
+  const { size } = await stat(source);
+  if (await shareRange(source, target, { offset, size })) return;
+  const into = createWriteStream(target, { flags: "r+", start: offset });
+  await pipeline(createReadStream(source, { highWaterMark: MIB }), into);
+}
+
+/** FICLONERANGE, which Node does not have. The tool does not always report a failure by its exit code, the size does. */
+async function shareRange(
+  source: string,
+  target: string,
+  { offset, size }: { offset: number; size: number },
+): Promise<boolean> {
+  // The paths are not part of the tool's command, which would take them apart at spaces.
+  const script = 'exec 9<"$1" && exec xfs_io -c "reflink /dev/fd/9 0 $3 $4" "$2"';
+  const args = ["-c", script, "sh", source, target, String(offset), String(size)];
+  const { code } = await runHostCommand("sh", args);
+  return code === 0 && (await stat(target)).size === offset + size;
 }
 
 /** Errors of a file system that cannot clone. */

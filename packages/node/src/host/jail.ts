@@ -46,6 +46,8 @@ interface JailSpec {
   /** Largest file that QEMU may write. */
   fileBytes: number;
   arguments: string[];
+  /** Whether it has no network device. */
+  isOffline?: boolean | undefined;
   /** The key of its disk, which QEMU reads from a FIFO while it starts. */
   feed?: { fifo: string; content: string } | undefined;
 }
@@ -98,8 +100,9 @@ async function startJailed(
 }
 
 /** Makes device nodes owned by the machine's uid, because hosts may restrict /dev/kvm and /dev/net/tun to a group. */
-async function makeDevices({ dir, slot, shape }: JailSpec): Promise<{ source: string; target: string }[]> {
-  const nodes = Object.entries(shape.accelerator === "kvm" ? { ...TUN, ...KVM } : TUN);
+async function makeDevices(spec: JailSpec): Promise<{ source: string; target: string }[]> {
+  const { dir, slot, shape, isOffline = false } = spec;
+  const nodes = Object.entries({ ...(!isOffline && TUN), ...(shape.accelerator === "kvm" && KVM) });
   return Promise.all(
     nodes.map(async ([target, numbers]) => {
       const source = path.join(dir, path.basename(target));

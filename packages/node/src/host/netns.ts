@@ -41,6 +41,11 @@ export async function createNamespace(slot: Slot, ruleset: string): Promise<void
   });
 }
 
+/** Creates a namespace from which nothing can be reached: it has no link but its own loopback, which is down. */
+export async function createEmptyNamespace(slot: Slot): Promise<void> {
+  await run("ip", ["netns", "add", slot.netns]);
+}
+
 /** Shell script that reads `ip -batch` lines up to `===`, then an nft ruleset: one process start for both. */
 const NAMESPACE_SCRIPT = `
 while IFS= read -r line && [ "$line" != "===" ]; do printf '%s\\n' "$line"; done | ip -batch -

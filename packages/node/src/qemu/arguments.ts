@@ -21,6 +21,9 @@ export const JAIL_PATHS = {
   under: "/tmp/under.qcow2",
   diskKey: "/run/disk-key",
   volume: "/run/volume",
+  /** The disks of a builder. */
+  target: "/tmp/target.raw",
+  layers: "/tmp/layers.raw",
   qmp: "/run/qmp.sock",
   agent: "/run/agent.sock",
 } as const;
@@ -97,13 +100,20 @@ export function unrecordedDevices(shape: MachineShape): string[] {
   return devicesWith(shape, shape.accelerator === "tcg" ? emulated : "host,migratable=on");
 }
 
-function devicesWith(shape: MachineShape, cpu: string): string[] {
+/** The machine without its devices. */
+export function machineArguments(shape: MachineShape, cpu: string): string[] {
   const tcg = shape.accelerator === "tcg";
   return [
     ...["-machine", `microvm,acpi=on,rtc=on,pit=${onOff(tcg)},pic=${onOff(tcg)},memory-backend=mem`],
     ...["-accel", tcg ? "tcg,thread=multi" : "kvm"],
     ...["-cpu", cpu],
     ...["-smp", String(shape.vcpus), "-m", `${shape.memMb}M`],
+  ];
+}
+
+function devicesWith(shape: MachineShape, cpu: string): string[] {
+  return [
+    ...machineArguments(shape, cpu),
     ...["-device", "virtio-blk-device,drive=disk,id=vda"],
     ...["-device", "virtio-serial-device,id=serial0,max_ports=2"],
     ...["-device", `virtserialport,bus=serial0.0,nr=1,chardev=agent,name=${AGENT_PORT_NAME}`],
@@ -127,7 +137,8 @@ export function deviceArgumentsHash(
   return createHash("sha256").update(JSON.stringify(fits)).digest("hex");
 }
 
-function backendArguments(memory: string): string[] {
+/** The host's ends of what every machine has. */
+export function backendArguments(memory: string): string[] {
   return [
     ...["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"],
     ...["-sandbox", SANDBOX],
@@ -136,9 +147,10 @@ function backendArguments(memory: string): string[] {
     ...["-chardev", `socket,id=agent,path=${JAIL_PATHS.agent},server=on,wait=off`],
     ...["-chardev", `ringbuf,id=console,size=${CONSOLE_BYTES}`],
     ...["-qmp", `unix:${JAIL_PATHS.qmp},server=on,wait=off`],
-    ...["-netdev", `tap,id=net0,ifname=${TAP_NAME},script=no,downscript=no,vhost=off`],
   ];
 }
+
+const netArguments = ["-netdev", `tap,id=net0,ifname=${TAP_NAME},script=no,downscript=no,vhost=off`];
 
 /** Formats and backing files are explicit, so that whatever a qcow2 header names is ignored. */
 function diskArguments(layers: {
@@ -187,6 +199,7 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=on`,
     ),
+    ...netArguments,
     ...diskArguments({ base: JAIL_PATHS.base, disk: JAIL_PATHS.disk }),
     ...spareArguments(boot.devices),
     ...boot.devices,
@@ -212,6 +225,7 @@ function savedArguments(shape: MachineShape, devices: string[], isSealed: boolea
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
     ),
+    ...netArguments,
     ...diskArguments({
       ...{ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk },
       ...(isSealed && { under: JAIL_PATHS.under, key: JAIL_PATHS.diskKey }),

@@ -5,6 +5,7 @@ import { diskSpace } from "../disks/gate.ts";
 import type { MachineDeps } from "../machines/deps.ts";
 import { machinesDir } from "../machines/journal.ts";
 import { DISK_PER_START_BYTES } from "../machines/start.ts";
+import { hasBuilderKernel } from "../snapshots/kernel-binds.ts";
 import { isolationOf } from "../snapshots/manifest.ts";
 
 const { version } = createRequire(import.meta.url)("../../package.json") as { version: string };
@@ -27,6 +28,7 @@ export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
     version,
     ...summarize([
       ...baselines.map(({ manifest }) => isolationOf(manifest)),
+      ...(await deps.baselines.builtIsolation()),
       ...(await deps.snapshots.isolation()),
       ...deps.table.list().flatMap((machine) => machine.isolation ?? []),
     ]),
@@ -48,5 +50,6 @@ export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
     damaged_snapshots: deps.snapshots.damaged,
     previews_version: deps.network.previews.version,
     gateway: deps.network.link.isConnected,
+    builds: hasBuilderKernel(deps.config.imagesDir),
   };
 }

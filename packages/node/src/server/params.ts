@@ -1,6 +1,6 @@
 /** Checks parameters, headers and bodies of requests. */
 import type { IncomingHttpHeaders } from "node:http";
-import { MachineId, SnapshotId, STATE_KEY_HEADER, VolumeId } from "@vivarium/contract/node";
+import { BuildId, MachineId, SnapshotId, STATE_KEY_HEADER, VolumeId } from "@vivarium/contract/node";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 import { StateKey } from "../snapshots/state-key.ts";
@@ -24,6 +24,12 @@ export function volumeId(params: unknown): string {
   const parsed = z.object({ volume_id: VolumeId }).safeParse(params);
   if (!parsed.success) throw new NodeError("volume_not_found", "no volume of this name on this node");
   return parsed.data.volume_id;
+}
+
+export function buildId(params: unknown): string {
+  const parsed = z.object({ build_id: BuildId }).safeParse(params);
+  if (!parsed.success) throw new NodeError("build_not_found", "no build of this name on this node");
+  return parsed.data.build_id;
 }
 
 /** The call's state key, if it brings one. */

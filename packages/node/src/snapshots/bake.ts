@@ -1,9 +1,8 @@
 /** Bakes a baseline: cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
-import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, rename, rm, truncate, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
-import { everyStep } from "@vivarium/kit/every-step";
 import { isAlive } from "@vivarium/kit/process-identity";
 import { GIB, KIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -11,14 +10,15 @@ import { shareFile } from "../disks/clone.ts";
 import { AgentClient } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import type { Cgroups } from "../host/cgroup.ts";
-import { endProcesses } from "../host/end-processes.ts";
+import { discardSlot } from "../host/discard-slot.ts";
 import { readHostNetwork } from "../host/host-network.ts";
 import { startQemu } from "../host/jail.ts";
+import { killAtAbort } from "../host/kill-at-abort.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
-import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
+import { type Slot, takeSlot } from "../host/slots.ts";
 import { kernelPolicyOf, networkWithoutEntries } from "../network/kernel-policy.ts";
 import { rulesetOf } from "../network/ruleset.ts";
 import {
@@ -56,12 +56,15 @@ export interface BakeInput {
   qemu: QemuRoot;
   cgroups: Cgroups;
   progress: (line: string) => void;
-  /** Owner of the slot during the bake. A slot left by an earlier bake under this name is freed first. */
+  /** Owner of the slot during the bake. */
   owner: string;
   imagesDir: string;
   template: string;
-  version: string;
+  /** Folder of the template's version, with its disk; the baseline becomes a folder in it. Its name is the version. */
+  folder: string;
   size: Size;
+  /** An abort ends the bake. */
+  signal?: AbortSignal | undefined;
   accelerators: Accelerator[];
   /** `VIV_CPU_MODEL`. */
   cpuModel: string;
@@ -86,6 +89,7 @@ export async function bakeBaseline(input: BakeInput): Promise<void> {
       await bakeWith(input, accelerator);
       return;
     } catch (error) {
+      input.signal?.throwIfAborted();
       const { message } = error as Error;
       if (error instanceof WrongModel) throw error;
       if (input.cpuModel !== "host" && LACKS_MODEL.test(message))
@@ -113,8 +117,7 @@ function assertModel({ cpuModel }: BakeInput, accelerator: Accelerator): void {
 }
 
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
-  const { template, size, imagesDir } = input;
-  const version = await realpath(path.join(imagesDir, "templates", template, input.version));
+  const { template, size, folder: version } = input;
   const dir = path.join(version, `.${size}.tmp`);
   const shape: MachineShape = { accelerator, vcpus: SIZES[size].vcpus, memMb: SIZES[size].mem_mb };
   try {
@@ -163,7 +166,6 @@ async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Fo
 }
 
 async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Promise<Slot> {
-  for (const stale of await slotsOf(owner)) await discardSlot(cgroups, stale);
   const slot = await takeSlot(owner, SLOTS);
   undo.push("slot", () => discardSlot(cgroups, slot));
   await removeNamespace(slot);
@@ -172,15 +174,6 @@ async function takeCleanSlot({ cgroups, owner }: BakeInput, undo: UndoStack): Pr
   const policy = kernelPolicyOf(networkWithoutEntries("deny"));
   await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, policy, 1));
   return slot;
-}
-
-/** Empties and frees a slot. One that cannot be emptied stays taken until the next bake. */
-async function discardSlot(cgroups: Cgroups, slot: Slot): Promise<void> {
-  await everyStep([
-    { name: "end of its processes", run: () => endProcesses(cgroups, slot) },
-    { name: "removal of its namespace", run: () => removeNamespace(slot) },
-  ]);
-  await freeSlot(slot);
 }
 
 async function boot(
@@ -210,7 +203,9 @@ async function boot(
       devices: deviceArguments(shape, input.cpuModel),
     }),
   };
+  input.signal?.throwIfAborted();
   const qemu = await startQemu(input.cgroups, jail, undo, MONITOR_LIMIT_MS);
+  if (input.signal) killAtAbort(qemu, undo, input.signal);
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
   const alive = () => isAlive(qemu.process);
@@ -220,18 +215,15 @@ async function boot(
 
 /** Refuses a guest whose kernel fell back to a clock of timer ticks, which every machine would then have. */
 async function checkClock(agent: AgentClient): Promise<void> {
-  const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-  const output = await runInGuest(agent, ["cat", source]);
-  if (!/(tsc|kvm-clock)\n/.test(output))
-    throw new Error(
-      `the guest's clock is none that every copy could use: ${JSON.stringify(output.slice(0, 80))}`,
-    );
+  const { clock_source: source = "" } = await agent.health();
+  if (source !== "tsc" && source !== "kvm-clock")
+    throw new Error(`the guest's clock is none that every copy could use: ${JSON.stringify(source)}`);
 }
 
-async function runInGuest(agent: AgentClient, argv: string[]): Promise<string> {
+/** A program that the image lacks is passed over: it ends with 127, like in a shell. */
+async function runInGuest(agent: AgentClient, argv: string[]): Promise<void> {
   const spec = { argv, env: {}, timeout_ms: WARM_LIMIT_MS, output_limit_bytes: OUTPUT_LIMIT_BYTES };
-  const frames = await execInGuest(agent, spec);
-  return Buffer.concat((await Array.fromAsync(frames)) as Buffer[]).toString("latin1");
+  for await (const _ of await execInGuest(agent, spec));
 }
 
 async function capture(qmp: Qmp, agent: AgentClient, dir: string): Promise<void> {

@@ -15,7 +15,7 @@ beforeEach(async () => {
   const qemu = { dir: "", buildId: "build", version: "10.0.0" };
   const log = createLog("test", "silent");
   sums = new SumsThread({ log });
-  baselines = new Baselines({ imagesDir, qemu, sums, log });
+  baselines = new Baselines({ imagesDir, dataDir: imagesDir, qemu, sums, log });
 });
 afterEach(async () => {
   await sums.close();
@@ -23,8 +23,7 @@ afterEach(async () => {
 });
 
 /** A version that is not the current one, so it is verified at each load. */
-async function bake(version: string): Promise<string> {
-  const dir = path.join(imagesDir, "templates/base", version, "small");
+async function bake(version: string, dir = path.join(imagesDir, "templates/base", version, "small")) {
   await mkdir(dir, { recursive: true });
   for (const name of SNAPSHOT_FILES) await writeFile(path.join(dir, name), name);
   await publishManifest(dir, {
@@ -66,4 +65,26 @@ test("a baseline has the origin of its template's version, and is offered withou
     3: {},
     4: {},
   });
+});
+
+test("a build is found by its id once it is ready, and is not offered to others", async () => {
+  const id = `tpl_${"1".repeat(21)}`;
+  const build = path.join(imagesDir, "pool/b", id);
+  await bake(id, path.join(build, "small"));
+  await baselines.read();
+  expect(await baselines.find(`${id}/small`)).toBeUndefined();
+  await writeFile(path.join(build, "build.json"), JSON.stringify({ status: { state: "building" } }));
+  expect(await baselines.find(`${id}/small`)).toBeUndefined();
+  expect(await baselines.builtIsolation()).toEqual([]);
+  await writeFile(path.join(build, "build.json"), JSON.stringify({ status: { state: "ready" } }));
+  for (let time = 0; time < 2; time++) expect(await baselines.builtIsolation()).toEqual(["emulated"]);
+  expect(await baselines.find(`${id}/small`)).toMatchObject({
+    ...{ dir: path.join(build, "small"), isVerified: false },
+  });
+  expect(await baselines.find(`${id}/medium`)).toBeUndefined();
+  expect(await baselines.find("../../pool/b/small")).toBeUndefined();
+  expect(shown()).toEqual([]);
+  await rename(build, `${build}.removed`);
+  expect(await baselines.find(`${id}/small`)).toBeUndefined();
+  expect(await baselines.builtIsolation()).toEqual([]);
 });

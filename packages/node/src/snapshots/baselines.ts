@@ -6,12 +6,13 @@ import { existsSync } from "node:fs";
 import { readFile, realpath } from "node:fs/promises";
 import path from "node:path";
 import { TemplateOrigin } from "@vivarium/contract/api";
+import { BuildId } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import { z } from "zod";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { assertFits } from "./fit.ts";
 import { foldersIn } from "./folder.ts";
-import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
+import { isolationOf, type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
 import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
@@ -25,6 +26,7 @@ type ByKey = Map<string, Baseline>;
 
 interface BaselineDeps {
   imagesDir: string;
+  dataDir: string;
   qemu: QemuRoot;
   sums: SumsThread;
   log: Log;
@@ -38,6 +40,8 @@ export class Baselines {
   readonly #deps: BaselineDeps;
   #known: ByKey = new Map();
   #readAt = 0;
+  /** How machines run that start from a build, by the folder of its baseline, whose manifest is read once for that. */
+  #builtIsolation = new Map<string, "kvm" | "emulated">();
 
   constructor(deps: BaselineDeps) {
     this.#deps = deps;
@@ -59,8 +63,39 @@ export class Baselines {
   }
 
   async find(key: string): Promise<Baseline | undefined> {
+    const built = await this.#built(key);
+    if (built) return built;
     if (!this.get(key) && Date.now() - this.#readAt > READ_AGAIN_MS) await this.read();
     return this.get(key);
+  }
+
+  /** The baseline of a build, which `all` does not list. The record of a build is written last, once it is ready. */
+  async #built(key: string): Promise<Baseline | undefined> {
+    const [id = "", size = ""] = key.split("/");
+    if (!BuildId.safeParse(id).success) return undefined;
+    const dir = path.join(buildsDir(this.#deps.dataDir), id, size);
+    const manifest = await readManifest(dir).catch(() => undefined);
+    if (!manifest || !(await isReady(path.dirname(dir)))) return undefined;
+    assertFits(manifest);
+    return { dir, manifest, isVerified: false, origin: {} };
+  }
+
+  /** How machines run that start from builds, one word for each of their baselines. */
+  async builtIsolation(): Promise<("kvm" | "emulated")[]> {
+    const known = this.#builtIsolation;
+    const now: typeof known = new Map();
+    const parent = buildsDir(this.#deps.dataDir);
+    for (const id of await list(parent))
+      for (const size of await list(path.join(parent, id))) {
+        const dir = path.join(parent, id, size);
+        const built = known.has(dir)
+          ? undefined
+          : await this.#built(baselineKey(id, size)).catch(() => undefined);
+        const isolation = known.get(dir) ?? (built && isolationOf(built.manifest));
+        if (isolation) now.set(dir, isolation);
+      }
+    this.#builtIsolation = now;
+    return [...now.values()];
   }
 
   /** All baselines, current versions first, which a create without a version gets. */
@@ -73,7 +108,7 @@ export class Baselines {
 /** Whether the baseline still exists: set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
-export async function findBaselines(deps: BaselineDeps): Promise<ByKey> {
+export async function findBaselines(deps: Omit<BaselineDeps, "dataDir">): Promise<ByKey> {
   const found: ByKey = new Map();
   const templates = path.join(deps.imagesDir, "templates");
   for (const template of await list(templates)) {
@@ -91,7 +126,7 @@ export async function findBaselines(deps: BaselineDeps): Promise<ByKey> {
 }
 
 async function baselinesIn(
-  { qemu, sums, log }: BaselineDeps,
+  { qemu, sums, log }: Omit<BaselineDeps, "dataDir">,
   version: string,
   isCurrent: boolean,
 ): Promise<Baseline[]> {
@@ -113,6 +148,15 @@ async function baselinesIn(
     }
   }
   return found;
+}
+
+/** Folder of the builds, each of which is the folder of a template once it is ready. */
+export const buildsDir = (dataDir: string) => path.join(dataDir, "pool/b");
+
+/** Whether the record of a build (`builds/record.ts`) says so. */
+async function isReady(dir: string): Promise<boolean> {
+  const text = await readFile(path.join(dir, "build.json"), "utf8").catch(() => "{}");
+  return JSON.parse(text).status?.state === "ready";
 }
 
 export const baselineKey = (template: string, size: string) => `${template}/${size}`;

@@ -5,6 +5,7 @@ import path from "node:path";
 import { extentsOf } from "../disks/extents.ts";
 import { isHalfRemoved } from "../disks/remove-folder.ts";
 import { machinesDir } from "../machines/journal.ts";
+import { buildsDir } from "../snapshots/baselines.ts";
 import { foldersIn, lookOf } from "../snapshots/folder.ts";
 import { manifestPath } from "../snapshots/manifest.ts";
 import { imagePath, volumesDir } from "../volumes/images.ts";
@@ -13,7 +14,7 @@ const BLOCK_BYTES = 512;
 
 export interface Place {
   kind: "snapshot" | "machine" | "volume" | "baseline";
-  /** A baseline has `<template>@<version>/<size>`. */
+  /** A baseline has `<template>@<version>/<size>`, that of a build `<build id>/<size>`. */
   id: string;
   dir: string;
 }
@@ -24,6 +25,7 @@ export async function placesOf(dataDir: string, imagesDir: string): Promise<Plac
     ...(await placesIn("snapshot", path.join(dataDir, "pool/s"), isPublished)),
     ...(await placesIn("volume", volumesDir(dataDir), isVolume)),
     ...(await baselinesIn(path.join(imagesDir, "templates"))),
+    ...(await builtIn(buildsDir(dataDir))),
     ...(await placesIn("machine", machinesDir(dataDir), async () => true)),
   ];
 }
@@ -52,6 +54,17 @@ async function baselinesIn(templates: string): Promise<Place[]> {
         if (existsSync(manifestPath(dir)))
           places.push({ kind: "baseline", id: `${template}@${version}/${size}`, dir });
       }
+  return places;
+}
+
+/** Baselines of builds, which are ready or may become so. */
+async function builtIn(builds: string): Promise<Place[]> {
+  const places: Place[] = [];
+  for (const id of (await foldersIn(builds)).filter((name) => !isHalfRemoved(name)))
+    for (const size of await foldersIn(path.join(builds, id))) {
+      const dir = path.join(builds, id, size);
+      if (existsSync(manifestPath(dir))) places.push({ kind: "baseline", id: `${id}/${size}`, dir });
+    }
   return places;
 }
 
