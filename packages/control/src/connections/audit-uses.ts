@@ -4,25 +4,19 @@
  */
 import { USE_OF_CONNECTION } from "@vivarium/contract/api";
 import { theSystem } from "../access/caller.ts";
-import type { AuditDeps } from "../audit/append.ts";
-import { newRow } from "../audit/entry.ts";
-import { insertEntries } from "../audit/store.ts";
+import { type AuditDeps, appendEntries } from "../audit/append.ts";
 import { originOf } from "../connection-records/status.ts";
 import type { Database } from "../db/pool.ts";
 import { type CountedUses, takeCounts } from "./uses-store.ts";
 
 const AT_ONCE = 500;
 
-export async function auditUses({ db, auditKey }: AuditDeps & { db: Database }): Promise<void> {
+export async function auditUses(deps: AuditDeps & { db: Database }): Promise<void> {
   let taken: number;
   do {
-    taken = await db.transaction().execute(async (tx) => {
+    taken = await deps.db.transaction().execute(async (tx) => {
       const counts = await takeCounts(tx, AT_ONCE);
-      if (counts.length > 0)
-        await insertEntries(
-          tx,
-          counts.map((one) => newRow(auditKey, entryOf(one))),
-        );
+      await appendEntries(deps, tx, counts.map(entryOf));
       return counts.length;
     });
   } while (taken === AT_ONCE);
