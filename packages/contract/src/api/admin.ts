@@ -1,6 +1,9 @@
 /** The routes of the installation, for its operator alone (docs/spec/access.md). */
 import { z } from "zod";
-import { named } from "./wire-types.ts";
+import { closed, named } from "./wire-types.ts";
+
+/** Body of `POST /v1/admin/keys/rotate`, which takes nothing: the service chooses the key. */
+export const KekRotation = closed("KekRotation", {});
 
 /** Answer of `GET` and `POST /v1/admin/keys/rotate`. */
 export const KekStatus = named("KekStatus", {

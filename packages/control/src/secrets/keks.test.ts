@@ -76,6 +76,13 @@ test("keys come from the environment, and from the output of a command", async (
   await expect(failing).rejects.toThrow(/^the command in VIV_KEK_COMMAND ended with code 4$/);
 });
 
+test("a rotation that names a key is refused, since the service chooses it", async () => {
+  const before = await status();
+  const answer = await control.ask(`POST ${PATH}`, { key: operator(), body: { id: "kek_2" } });
+  expect([answer.status, answer.body.error]).toEqual([400, "id: unknown field; this object takes no others"]);
+  expect(await status()).toEqual(before);
+});
+
 test("a rotation brings every data key under the new key, and the old one can go", async () => {
   const secret = { secrets: { TOKEN: "still here" }, env: { A: "1" } };
   const ids = [await control.createLive(secret), await control.createLive(secret)];

@@ -1,5 +1,5 @@
 /** Routes of key-encryption keys, for the operator. */
-import { KekStatus } from "@vivarium/contract/api";
+import { KekRotation, KekStatus } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -23,6 +23,7 @@ export function addKekRoutes(server: Server, deps: { db: Database; keyring: Keyr
     operationId: "rotateKek",
     summary: "Seal with a new key-encryption key from now on, and bring what is sealed under it",
     tags,
+    body: KekRotation,
     response: { 200: KekStatus, ...errorAnswers("forbidden", "conflict") },
   };
   server.post(PATH, { schema: rotate }, async (request) => {
