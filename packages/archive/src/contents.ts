@@ -6,6 +6,7 @@
  * each block of the window that the chunk has, lowest bit first. Blocks without a bit are those of the base, or zeros.
  */
 import { hkdfSync } from "node:crypto";
+import { MIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
 import type { ChunkStore } from "./chunk-store.ts";
 import { DIGEST_BYTES, digestOf, SECRET_BYTES } from "./chunks.ts";
@@ -15,7 +16,8 @@ import { UnusableArchive } from "./unusable-archive.ts";
 
 const FORMAT = 1;
 const NUMBER_BYTES = 4;
-const MOST_BYTES = 256 * 1024 * 1024;
+/** Enough for 600 GiB of windows. */
+export const MOST_CONTENTS_BYTES = 64 * MIB;
 const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$/;
 
 /** A key of the archive's own, and a text that it is sealed for: its id. */
@@ -39,7 +41,7 @@ export const Contents = z.strictObject({
   window_bytes: z
     .int()
     .min(BLOCK_BYTES * 8)
-    .max(64 * 1024 * 1024)
+    .max(64 * MIB)
     .multipleOf(BLOCK_BYTES * 8),
   /** Identity of the folder that this is the difference to. */
   base: z.string().optional(),
@@ -110,10 +112,10 @@ export async function fetchContents(
   signal?: AbortSignal,
 ): Promise<Contents> {
   const what = `the object ${name}`;
-  const object = await store.get(name, objectBytes(MOST_BYTES), signal);
+  const object = await store.get(name, objectBytes(MOST_CONTENTS_BYTES), signal);
   if (digestOf(object).toString("hex") !== name)
     throw new UnusableArchive("altered", `${what} is not what was put under its name`);
-  const text = await fromObject(sealingOf(own), object, { what, mostBytes: MOST_BYTES }).catch(
+  const text = await fromObject(sealingOf(own), object, { what, mostBytes: MOST_CONTENTS_BYTES }).catch(
     (error: unknown) => {
       // Its bytes are those that were put, so the key or the label is another one.
       if (error instanceof UnusableArchive && error.reason === "altered")

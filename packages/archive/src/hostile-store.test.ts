@@ -1,9 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { rename, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { newKey, Place, readFolder, type WatchedStore, WINDOW } from "../test-support/folders.ts";
+import { digestOf, SpaceSecret, sealChunk } from "./chunks.ts";
 import { packFolder } from "./pack.ts";
 import { readBack } from "./read-back.ts";
 import { removePartial, unpackFolder } from "./unpack.ts";
@@ -104,6 +105,18 @@ test("a store that gives more than was ever put is not read to its end", async (
   expectNothingLeft();
 });
 
+test("a chunk that holds another content, or much more of it, is refused though it has the right key", async () => {
+  const objects = await place.objects;
+  const secret = new SpaceSecret(space.secret);
+  const digest = digestOf(Buffer.alloc(WINDOW, "what was said "));
+  const victim = `o/a/${secret.nameOf(digest)}`;
+  await objects.put(victim, await sealChunk(secret, digest, Buffer.alloc(WINDOW, "what was not ")));
+  await expect(unpack()).rejects.toMatchObject({ message: expect.stringContaining("another content") });
+  await objects.put(victim, await sealChunk(secret, digest, Buffer.alloc(50 * WINDOW)));
+  await expect(unpack()).rejects.toMatchObject({ message: expect.stringContaining("to at most") });
+  expectNothingLeft();
+});
+
 test("another key, another label and another secret open nothing", async () => {
   const target = () => ({ contents: packed.contents, dir: place.path() });
   const other = { ...own, key: randomBytes(32) };
@@ -163,11 +176,14 @@ test("an aborted unpacking ends with its reason, and leaves nothing", async () =
 });
 
 test("a folder that its caller refuses does not appear, and one that is there stays", async () => {
+  const target = place.path();
+  const at = { contents: packed.contents, dir: target };
   const beforeVisible = async (partial: string) => {
+    expect(existsSync(target)).toBe(false);
     expect(await readFolder(partial)).toEqual(await readFolder(dir));
     throw new Error("not this one");
   };
-  await expect(unpack({ beforeVisible })).rejects.toThrow("not this one");
+  await expect(unpackFolder(space, own, at, { beforeVisible })).rejects.toThrow("not this one");
   expectNothingLeft();
   const there = await unpack();
   const again = unpackFolder(space, own, { contents: packed.contents, dir: there });

@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { randomBytes } from "node:crypto";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { expect, test } from "vitest";
 import { newKey, Place, readFolder, WINDOW } from "../test-support/folders.ts";

@@ -4,6 +4,7 @@
  * contents are in the store, which are put last; their name and key are all that opens it.
  */
 import { ifThere } from "@vivarium/kit/if-there";
+import { MIB } from "@vivarium/kit/sizes";
 import { eachAtOnce } from "./at-once.ts";
 import type { ChunkStore } from "./chunk-store.ts";
 import { digestOf, SpaceSecret, sealChunk } from "./chunks.ts";
@@ -25,7 +26,7 @@ import {
 } from "./read-window.ts";
 
 /** A changed block costs at most the other changed blocks of its window. */
-export const WINDOW_BYTES = 1024 * 1024;
+export const WINDOW_BYTES = MIB;
 /** Each window takes up to four times its size of memory. */
 const WINDOWS_AT_ONCE = 4;
 

@@ -1,20 +1,26 @@
-/** What packing and unpacking do with every store, as tests that run with each one. */
+/** Tests of packing and unpacking that run with every store. */
 import { randomBytes } from "node:crypto";
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import type { ObjectStore } from "@vivarium/objects/store";
 import { expect, test } from "vitest";
-import { ChunksInObjects } from "../src/chunk-store.ts";
+import { type ChunkStore, ChunksInObjects } from "../src/chunk-store.ts";
 import { packFolder } from "../src/pack.ts";
 import { readBack } from "../src/read-back.ts";
 import { unpackFolder } from "../src/unpack.ts";
 import { BLOCK, newKey, Place, readFolder, takenBytes, WatchedStore, WINDOW } from "./folders.ts";
 
-/** `objects` is asked for when a test begins; every test uses a prefix of its own. */
-export function testArchive(objects: () => ObjectStore): void {
+/**
+ * `objects` is asked for when a test begins; every test uses a prefix of its own. `through`: another store that leads to
+ * the chunks.
+ */
+export function testArchive(
+  objects: () => ObjectStore,
+  through: (chunks: ChunkStore) => ChunkStore = (chunks) => chunks,
+): void {
   const newPrefix = () => `p-${randomBytes(6).toString("hex")}/a/`;
   const spaceAt = (prefix: string) => ({
-    store: new WatchedStore(new ChunksInObjects(objects(), prefix)),
+    store: new WatchedStore(through(new ChunksInObjects(objects(), prefix))),
     secret: randomBytes(32),
   });
 
@@ -113,6 +119,19 @@ export function testArchive(objects: () => ObjectStore): void {
     const target = place.path();
     await unpackFolder(space, own, { contents, dir: target });
     expect(await readFolder(target)).toEqual(await readFolder(dir));
+  });
+
+  test("a bounded number of chunks is sent and fetched at once", async () => {
+    using place = new Place();
+    const space = spaceAt(newPrefix());
+    const content = randomBytes(20 * WINDOW);
+    const dir = await place.folder({ mem: { bytes: content.length, parts: [{ at: 0, content }] } });
+    const own = newKey();
+    const { contents } = await packFolder(space, own, { dir, files: ["mem"] });
+    await unpackFolder(space, own, { contents, dir: place.path() });
+    expect(space.store.puts).toHaveLength(21);
+    expect(space.store.mostPuts).toBeLessThanOrEqual(4);
+    expect(space.store.mostGets).toBeLessThanOrEqual(8);
   });
 
   test("objects that are gone, and objects of another archive under their name, are refused", async () => {

@@ -10,7 +10,7 @@ import { type ChunkStore, ChunksInObjects } from "../src/chunk-store.ts";
 export const BLOCK = 4096;
 export const WINDOW = 1024 * 1024;
 
-/** What is written into a file: bytes at places, the rest are holes. */
+/** A file with bytes at some places, and holes elsewhere. */
 export interface SparseFile {
   bytes: number;
   parts?: readonly { at: number; content: Uint8Array }[];
@@ -45,7 +45,11 @@ export const takenBytes = async (file: string) => (await stat(file)).blocks * 51
 export class WatchedStore implements ChunkStore {
   readonly #store: ChunkStore;
   readonly puts: string[] = [];
-  readonly gets: string[] = [];
+  /** Most calls that ran at once. */
+  mostPuts = 0;
+  mostGets = 0;
+  #puts = 0;
+  #gets = 0;
   onPut: (name: string, bytes: Uint8Array) => Promise<void> | void = () => undefined;
   /** Changes what is read. */
   changed: (name: string, bytes: Buffer) => Promise<Buffer> | Buffer = (_name, bytes) => bytes;
@@ -59,14 +63,23 @@ export class WatchedStore implements ChunkStore {
   }
 
   async put(name: string, bytes: Uint8Array, signal?: AbortSignal): Promise<void> {
-    await this.onPut(name, bytes);
-    await this.#store.put(name, bytes, signal);
-    this.puts.push(name);
+    this.mostPuts = Math.max(this.mostPuts, ++this.#puts);
+    try {
+      await this.onPut(name, bytes);
+      await this.#store.put(name, bytes, signal);
+      this.puts.push(name);
+    } finally {
+      this.#puts--;
+    }
   }
 
   async get(name: string, mostBytes: number, signal?: AbortSignal): Promise<Buffer> {
-    this.gets.push(name);
-    return await this.changed(name, await this.#store.get(name, mostBytes, signal));
+    this.mostGets = Math.max(this.mostGets, ++this.#gets);
+    try {
+      return await this.changed(name, await this.#store.get(name, mostBytes, signal));
+    } finally {
+      this.#gets--;
+    }
   }
 }
 
