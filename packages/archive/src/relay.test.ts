@@ -124,7 +124,7 @@ test("who has left answers nothing: all asks fail, the later ones too", async ()
   await expect(chunks.get(NAME, 10)).rejects.toThrow(BrokenRelay);
 });
 
-test("answers that are longer than asked for, or are none, are refused", async () => {
+test("answers that are longer than asked for, and bytes that answer nothing, are refused", async () => {
   const { chunks } = relayed({ ...EMPTY, get: async () => Buffer.alloc(20) });
   await expect(chunks.get(NAME, 10)).rejects.toMatchObject({ reason: "too_long" });
   for (const bytes of [Buffer.alloc(9, 255), Buffer.from([99, 0, 0, 0, 1, 0, 0, 0, 0]), Buffer.alloc(3)]) {
@@ -133,7 +133,7 @@ test("answers that are longer than asked for, or are none, are refused", async (
   }
 });
 
-test("asks that are none end the serving, and reach no store", async () => {
+test("frames that ask for nothing end the serving, and reach no store", async () => {
   const reached: string[] = [];
   const store: ChunkStore = {
     ...EMPTY,

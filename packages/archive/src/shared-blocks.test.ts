@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { constants, linkSync, mkdirSync, statSync } from "node:fs";
+import { constants, linkSync, mkdirSync, readdirSync, statfsSync, statSync } from "node:fs";
 import { copyFile, open } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
@@ -77,6 +77,28 @@ test("blocks that a file shares with its base are not read, and a file that is t
     expect(await readFolder(target)).toEqual(await readFolder(dir));
     expect(statSync(path.join(target, "base.raw")).ino).toBe(statSync(path.join(base, "base.raw")).ino);
     expect(await takenBytes(path.join(target, "mem"))).toBeLessThan(22 * WINDOW);
+  });
+});
+
+test("a disk that is full ends an unpacking with its error, and nothing is left on it", async () => {
+  using place = new Place();
+  await inPool(place, async (pool) => {
+    const dir = await place.folder({
+      mem: { bytes: 20 * WINDOW, parts: [{ at: WINDOW, content: randomBytes(12 * WINDOW) }] },
+    });
+    const space = { store: await place.store(), secret: place.secret };
+    const own = newKey();
+    const { contents } = await packFolder(space, own, { dir, files: ["mem"] });
+    const { bavail, bsize } = statfsSync(pool);
+    const filler = path.join(pool, "filler");
+    execFileSync("fallocate", ["-l", String(bavail * bsize - 8 * WINDOW), filler]);
+    const target = path.join(pool, "target");
+    const unpacked = unpackFolder(space, own, { contents, dir: target });
+    await expect(unpacked).rejects.toMatchObject({ code: "ENOSPC" });
+    expect(readdirSync(pool)).toEqual(["filler"]);
+    execFileSync("truncate", ["-s", "0", filler]);
+    await unpackFolder(space, own, { contents, dir: target });
+    expect(await readFolder(target)).toEqual(await readFolder(dir));
   });
 });
 
