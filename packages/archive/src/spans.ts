@@ -35,7 +35,10 @@ export function without(spans: readonly Span[], taken: readonly Span[]): Span[] 
   return rest;
 }
 
-/** The ranges that two files of one file system have in the same place of the device: their bytes are the same. */
+/**
+ * The ranges that two files of one file system share, in the same place of the device: their bytes are the same. An equal place
+ * alone is not enough, because a file system above others may have two devices.
+ */
 export function sameIn(one: readonly Extent[], other: readonly Extent[]): Span[] {
   const same: Span[] = [];
   let next = 0;
@@ -43,6 +46,7 @@ export function sameIn(one: readonly Extent[], other: readonly Extent[]): Span[]
     while (next < other.length && endOf(other[next] as Extent) <= mine.start) next++;
     for (let at = next; at < other.length && (other[at] as Extent).start < endOf(mine); at++) {
       const theirs = other[at] as Extent;
+      if (!mine.isShared || !theirs.isShared) continue;
       if (mine.place === undefined || theirs.place === undefined) continue;
       if (mine.place - mine.start !== theirs.place - theirs.start) continue;
       same.push({
