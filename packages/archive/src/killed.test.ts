@@ -5,6 +5,7 @@ import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { expect, test } from "vitest";
 import { newKey, Place, readFolder, WINDOW } from "../test-support/folders.ts";
 import type { Work } from "../test-support/unpack-process.ts";
@@ -15,6 +16,7 @@ const PROGRAM = path.join(import.meta.dirname, "../test-support/unpack-process.t
 const WINDOWS = 12;
 /** Steps of the process after which it is killed: it has one for each window, and two after them. */
 const KILLS = size({ ci: 3, full: WINDOWS + 3 });
+const PATIENCE_MS = size({ ci: 1, full: 5 }) * 60_000 * SLOWNESS;
 const afterSteps = (kill: number) => Math.round((kill * (WINDOWS + 2)) / Math.max(1, KILLS - 1));
 
 /** Kills the process once it has done so many steps. */
@@ -29,32 +31,36 @@ async function killedAfter(steps: number, work: Work): Promise<void> {
   await ended;
 }
 
-test("a process that is killed while it unpacks leaves the whole folder or no folder", async () => {
-  using place = new Place();
-  const space = { store: await place.store(), secret: place.secret };
-  const own = newKey();
-  const dir = await place.folder({
-    mem: { bytes: 40 * WINDOW, parts: [{ at: WINDOW, content: randomBytes(WINDOWS * WINDOW) }] },
-  });
-  const { contents } = await packFolder(space, own, { dir, files: ["mem"] });
-  const expected = await readFolder(dir);
-  const work = {
-    objects: path.join(place.dir, "objects"),
-    secret: place.secret.toString("hex"),
-    key: own.key.toString("hex"),
-    label: own.label,
-  };
-  for (let kill = 0; kill < KILLS; kill++) {
-    const target = place.path();
-    await killedAfter(afterSteps(kill), { ...work, unpack: { contents, dir: target } });
-    if (existsSync(target)) expect(await readFolder(target)).toEqual(expected);
-    const partial = await removePartial(place.dir);
-    expect(partial.length).toBeLessThanOrEqual(existsSync(target) ? 0 : 1);
-    expect(readdirSync(place.dir).filter((name) => name.includes("partial"))).toEqual([]);
-    if (!existsSync(target)) await unpackFolder(space, own, { contents, dir: target });
-    expect(await readFolder(target)).toEqual(expected);
-  }
-});
+test(
+  "a process that is killed while it unpacks leaves the whole folder or no folder",
+  async () => {
+    using place = new Place();
+    const space = { store: await place.store(), secret: place.secret };
+    const own = newKey();
+    const dir = await place.folder({
+      mem: { bytes: 40 * WINDOW, parts: [{ at: WINDOW, content: randomBytes(WINDOWS * WINDOW) }] },
+    });
+    const { contents } = await packFolder(space, own, { dir, files: ["mem"] });
+    const expected = await readFolder(dir);
+    const work = {
+      objects: path.join(place.dir, "objects"),
+      secret: place.secret.toString("hex"),
+      key: own.key.toString("hex"),
+      label: own.label,
+    };
+    for (let kill = 0; kill < KILLS; kill++) {
+      const target = place.path();
+      await killedAfter(afterSteps(kill), { ...work, unpack: { contents, dir: target } });
+      if (existsSync(target)) expect(await readFolder(target)).toEqual(expected);
+      const partial = await removePartial(place.dir);
+      expect(partial.length).toBeLessThanOrEqual(existsSync(target) ? 0 : 1);
+      expect(readdirSync(place.dir).filter((name) => name.includes("partial"))).toEqual([]);
+      if (!existsSync(target)) await unpackFolder(space, own, { contents, dir: target });
+      expect(await readFolder(target)).toEqual(expected);
+    }
+  },
+  PATIENCE_MS,
+);
 
 test("a process that is killed while it packs leaves chunks that the next one does not send again", async () => {
   using place = new Place();

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { copyFile, mkdir, open } from "node:fs/promises";
 import path from "node:path";
 import { size } from "@vivarium/kit/test-support/sizes";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { BLOCK, newKey, Place, readFolder, type SparseFile, WINDOW } from "../test-support/folders.ts";
@@ -10,6 +11,7 @@ import { readBack } from "./read-back.ts";
 import { unpackFolder } from "./unpack.ts";
 
 const RUNS = size({ ci: 15, full: 300 });
+const PATIENCE_MS = size({ ci: 1, full: 10 }) * 60_000 * SLOWNESS;
 const MOST_BYTES = 3 * WINDOW;
 
 /** Places at and around the borders of blocks and windows, and anywhere. */
@@ -45,34 +47,42 @@ async function roundTrip(place: Place, dir: string, files: string[], base?: Base
   expect(await readBack(space, own, contents)).toEqual([]);
 }
 
-test("any folder comes back as it was, alone and above any other one", async () => {
-  await fc.assert(
-    fc.asyncProperty(anyFolder, anyFolder, async (folder, other) => {
-      using place = new Place();
-      const dir = await place.folder(folder);
-      await roundTrip(place, dir, Object.keys(folder));
-      const base = { dir: await place.folder(other), id: "b" };
-      await roundTrip(place, dir, Object.keys(folder), base);
-    }),
-    { numRuns: RUNS },
-  );
-});
+test(
+  "any folder comes back as it was, alone and above any other one",
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(anyFolder, anyFolder, async (folder, other) => {
+        using place = new Place();
+        const dir = await place.folder(folder);
+        await roundTrip(place, dir, Object.keys(folder));
+        const base = { dir: await place.folder(other), id: "b" };
+        await roundTrip(place, dir, Object.keys(folder), base);
+      }),
+      { numRuns: RUNS },
+    );
+  },
+  PATIENCE_MS,
+);
 
-test("any changes to a copy come back above what was copied", async () => {
-  await fc.assert(
-    fc.asyncProperty(anyFile, anyChanges, fc.boolean(), async (file, changes, isCut) => {
-      using place = new Place();
-      const base = await place.folder({ mem: file });
-      const dir = place.path();
-      await mkdir(dir);
-      await copyFile(path.join(base, "mem"), path.join(dir, "mem"));
-      {
-        await using handle = await open(path.join(dir, "mem"), "r+");
-        for (const { at, content } of changes) await handle.write(content, 0, content.length, at);
-        if (isCut) await handle.truncate(Math.max(0, file.bytes - BLOCK - 1));
-      }
-      await roundTrip(place, dir, ["mem"], { dir: base, id: "b" });
-    }),
-    { numRuns: RUNS },
-  );
-});
+test(
+  "any changes to a copy come back above what was copied",
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(anyFile, anyChanges, fc.boolean(), async (file, changes, isCut) => {
+        using place = new Place();
+        const base = await place.folder({ mem: file });
+        const dir = place.path();
+        await mkdir(dir);
+        await copyFile(path.join(base, "mem"), path.join(dir, "mem"));
+        {
+          await using handle = await open(path.join(dir, "mem"), "r+");
+          for (const { at, content } of changes) await handle.write(content, 0, content.length, at);
+          if (isCut) await handle.truncate(Math.max(0, file.bytes - BLOCK - 1));
+        }
+        await roundTrip(place, dir, ["mem"], { dir: base, id: "b" });
+      }),
+      { numRuns: RUNS },
+    );
+  },
+  PATIENCE_MS,
+);
