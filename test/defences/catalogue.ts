@@ -1,7 +1,8 @@
 /**
- * Defences of names, flows, previews, credentials and pulls of images, and how to take each away. Without its defence, the
+ * Defences of names, flows, previews, credentials, pulls of images and archives, and how to take each away. Without its defence, the
  * named test beside the code must fail; if it passed, it would not notice an attack.
  */
+import { archives } from "./archives.ts";
 import { credentials } from "./credentials.ts";
 import type { Defence } from "./defence.ts";
 import { flows } from "./flows.ts";
@@ -9,4 +10,4 @@ import { images } from "./images.ts";
 import { names } from "./names.ts";
 import { previews } from "./previews.ts";
 
-export const DEFENCES: Defence[] = [...names, ...flows, ...previews, ...credentials, ...images];
+export const DEFENCES: Defence[] = [...names, ...flows, ...previews, ...credentials, ...images, ...archives];

@@ -12,6 +12,7 @@ import { createReadStream } from "node:fs";
 import { link, mkdir, open, readdir, rename, rm, rmdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { syncPath } from "@vivarium/kit/durable-file";
+import { ifThere } from "@vivarium/kit/if-there";
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { CheckedBody } from "./checked-body.ts";
 import {
@@ -229,14 +230,5 @@ async function* keysBelow(folder: string, prefix: string): AsyncGenerator<string
   for (const { entry, key } of named) {
     if (entry.isDirectory()) yield* keysBelow(path.join(folder, entry.name), prefix + key);
     else yield prefix + key;
-  }
-}
-
-async function ifThere<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
-    throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Reads what a file holds, to find out whether it can be read. Holes are left out. */
 import { open } from "node:fs/promises";
+import { extentsOf } from "@vivarium/kit/extents";
 import { MIB } from "@vivarium/kit/sizes";
-import { extentsOf } from "./extents.ts";
 
 /** Called with the bytes of each read, before the next one. */
 export type OnRead = (bytes: number) => Promise<void>;

@@ -1,5 +1,5 @@
 /** Counts a file's bytes in blocks that it shares with other files. */
-import { extentsOf } from "./extents.ts";
+import { extentsOf } from "@vivarium/kit/extents";
 
 /** The guest is frozen meanwhile. */
 const LIMIT_MS = 3_000;

@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import path from "node:path";
-import { extentsOf } from "../disks/extents.ts";
+import { extentsOf } from "@vivarium/kit/extents";
 import { isHalfRemoved } from "../disks/remove-folder.ts";
 import { machinesDir } from "../machines/journal.ts";
 import { buildsDir } from "../snapshots/baselines.ts";

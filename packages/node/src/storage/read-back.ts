@@ -1,8 +1,8 @@
 /** Reads the files of a snapshot back against its manifest, for a check of everything that is stored. */
 import { stat } from "node:fs/promises";
 import path from "node:path";
+import { extentsOf } from "@vivarium/kit/extents";
 import { hasCode, messageOf } from "@vivarium/kit/unknown-error";
-import { extentsOf } from "../disks/extents.ts";
 import { type OnRead, readThrough } from "../disks/read-through.ts";
 import { hashFile } from "../host/qemu-root.ts";
 import { crcOfFile } from "../snapshots/file-crc.ts";

@@ -5,12 +5,16 @@ import { createInterface } from "node:readline";
 
 const BLOCK_BYTES = 512;
 /** A line of `filefrag -v`: `   0:        0..    4095:   33190416..  33194511:   4096:             last,shared,eof` */
-const EXTENT = /^\s*\d+:\s*(\d+)\.\.\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+):(.*)$/;
+const EXTENT = /^\s*\d+:\s*(\d+)\.\.\s*\d+:\s*(\d+)\.\.\s*\d+:\s*(\d+):(.*)$/;
+/** Flags of extents whose place on the device does not say which bytes they have. */
+const NO_PLACE = /\b(unknown_loc|delalloc|encoded|encrypted|not_aligned|inline|tail_packed|unwritten)\b/;
 
 export interface Extent {
   start: number;
   bytes: number;
   isShared: boolean;
+  /** Its place on the file system's device; undefined if the bytes there may not be those of the file. */
+  place: number | undefined;
 }
 
 interface ExtentOptions {
@@ -19,7 +23,7 @@ interface ExtentOptions {
   sync?: boolean;
 }
 
-/** Undefined when filefrag fails, or takes longer than it may: a guest's root can cut a disk into millions of extents. */
+/** Undefined when filefrag fails, or takes longer than it may: a file may be cut into millions of extents. */
 export async function extentsOf(
   file: string,
   { timeoutMs = 60_000, sync = false }: ExtentOptions = {},
@@ -40,10 +44,14 @@ async function readExtents(
   );
   const extents: Extent[] = [];
   for await (const line of createInterface(child.stdout)) {
-    const [, first, length, flags = ""] = EXTENT.exec(line) ?? [];
+    const [, first, place, length, flags = ""] = EXTENT.exec(line) ?? [];
     if (first === undefined) continue;
-    const [start, bytes] = [Number(first) * BLOCK_BYTES, Number(length) * BLOCK_BYTES];
-    extents.push({ start, bytes, isShared: /\bshared\b/.test(flags) });
+    extents.push({
+      start: Number(first) * BLOCK_BYTES,
+      bytes: Number(length) * BLOCK_BYTES,
+      isShared: /\bshared\b/.test(flags),
+      place: NO_PLACE.test(flags) ? undefined : Number(place) * BLOCK_BYTES,
+    });
   }
   return (await closed) ? extents : undefined;
 }
