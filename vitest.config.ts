@@ -14,7 +14,7 @@ const MINUTE_MS = 60_000;
 /** How long what hangs is waited for, per minute. */
 const PATIENCE_MS = MINUTE_MS * SLOWNESS;
 /** Tests without machines wait more than they compute. In the rest, those on machines need processors, too. */
-const AT_ONCE = process.env.VIV_TEST_PART === "rest" ? 2 : availableParallelism() + 2;
+const AT_ONCE = process.env.VIV_TEST_PART === "rest" ? 2 : availableParallelism() + 3;
 const { VIV_TEST_PART: part, VIV_TEST_SERVICES: services = "1" } = process.env;
 const UNIT = [
   "packages/*/src/**/*.test.ts",

@@ -14,10 +14,18 @@ export const QUICK = [
   "test/e2e/network-previews.test.ts",
 ];
 
-/** Tests without machines that are no part of it: of every crash point, of every defence, of random loads and of whole services. */
+/**
+ * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
+ * peers that take long, of the kernel's rules, and of whole services.
+ */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
-  "packages/gateway/src/egress/survival.test.ts",
+  "packages/control/src/terminals/detach.test.ts",
+  "packages/gateway/src/egress/{survival,sent-ahead}.test.ts",
+  "packages/node/src/network/{networks,ruleset}.test.ts",
+  "packages/sdk/src/code/code-time.test.ts",
+  "packages/oci/src/hostile-transfer.test.ts",
+  "packages/archive/src/{random-folders,killed}.test.ts",
   "test/defences/*.test.ts",
   "test/{backup,storage,update}.test.ts",
 ];
