@@ -2,9 +2,8 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ConnectionUseTable } from "../db/tables.ts";
+import { THIS_MINUTE } from "../db/time.ts";
 import type { Uses } from "./store.ts";
-
-const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
 
 /** Adds to the counts of the current minute. In a fixed order, so that two reports cannot deadlock. */
 export async function addCounts(tx: Queries, uses: readonly Uses[]): Promise<void> {
@@ -13,7 +12,7 @@ export async function addCounts(tx: Queries, uses: readonly Uses[]): Promise<voi
     reflected: reflected.reduce((sum, { count }) => sum + count, 0),
   }));
   await sql`insert into connection_uses (session_id, name, minute, sent, reflected, refused)
-    select session_id, name, ${thisMinute}, sent, reflected, refused
+    select session_id, name, ${THIS_MINUTE}, sent, reflected, refused
     from jsonb_to_recordset(${JSON.stringify(counts)}::jsonb) as used (
       session_id text, name text, sent bigint, reflected bigint, refused bigint
     )
@@ -34,7 +33,7 @@ export async function takeCounts(tx: Queries, limit: number): Promise<CountedUse
   const taken = await sql<CountedUses>`
     with taken as (
       delete from connection_uses where (session_id, name, minute) in (
-        select session_id, name, minute from connection_uses where minute < ${thisMinute}
+        select session_id, name, minute from connection_uses where minute < ${THIS_MINUTE}
         order by minute, session_id, name limit ${limit} for update skip locked
       ) returning *
     )

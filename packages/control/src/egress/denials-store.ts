@@ -3,6 +3,7 @@ import type { EgressEntry } from "@vivarium/contract/gateway";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { EgressDenialTable } from "../db/tables.ts";
+import { THIS_MINUTE } from "../db/time.ts";
 import type { EventOwner } from "../events/append.ts";
 import { storable } from "./log-store.ts";
 
@@ -11,8 +12,6 @@ import { storable } from "./log-store.ts";
  * carry the data of a DNS tunnel.
  */
 export const isAnomaly = ({ reason }: { reason: string }) => reason === "too_many_names";
-
-const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
 
 /**
  * Adds the denied entries to the counts of the current minute. The rows are written in a fixed order, so that two
@@ -31,7 +30,7 @@ export async function addDenials(db: Queries, entries: readonly EgressEntry[]): 
     }));
   if (denied.length === 0) return;
   await sql`insert into egress_denials (session_id, minute, host, address, port, reason, count)
-    select session_id, ${thisMinute}, host, address, port, reason, sum(count)
+    select session_id, ${THIS_MINUTE}, host, address, port, reason, sum(count)
     from jsonb_to_recordset(${JSON.stringify(denied)}::jsonb) as denied (
       session_id text, host text, address text, port integer, reason text, count bigint
     )
@@ -47,7 +46,7 @@ export type Denial = Omit<EgressDenialTable, "session_id" | "minute"> & EventOwn
 /** Deletes and returns the sums of past minutes, by minute and session, most frequent first. One process gets each. */
 export async function takeDenials(tx: Queries): Promise<(Denial & { minute: Date })[]> {
   const taken = await sql<Denial & { minute: Date }>`
-    with taken as (delete from egress_denials where minute < ${thisMinute} returning *)
+    with taken as (delete from egress_denials where minute < ${THIS_MINUTE} returning *)
     select sessions.id, sessions.org_id, sessions.project_id, minute, host, address, port, reason, count
     from taken join sessions on sessions.id = taken.session_id
     order by minute, sessions.id, count desc, host, address, port, reason`.execute(tx);

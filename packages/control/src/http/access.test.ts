@@ -1,7 +1,7 @@
-import type { GuestRequest } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { answerReads } from "../../test-support/guest-reads.ts";
 
 let control: Control;
 let foreign: string;
@@ -16,15 +16,6 @@ beforeAll(async () => {
   theirs = await saveStateOf(foreignSession, foreign);
 });
 afterAll(() => control.close());
-
-/** A guest that has one empty file and one process. */
-function answerReads(guest: GuestRequest): void {
-  const web = { name: "web", argv: ["x"], keep_alive: false, state: "running", started_at_ms: 0 };
-  if (guest.call === "GET files/read") guest.bytes(Buffer.alloc(0));
-  else if (guest.call === "GET files/match") guest.json({ files: [], truncated: false, duration_us: 1 });
-  else if (guest.call.endsWith("/logs")) guest.output().eof();
-  else guest.json(guest.call === "GET processes" ? { processes: [web] } : web);
-}
 
 async function saveStateOf(id: string, key: string): Promise<Record<string, string>> {
   const kept = await control.ask(`POST /v1/sessions/${id}/checkpoints`, { key });

@@ -1,10 +1,10 @@
 /** No answer of the service and no row of its database has a credential that was given to it, or that it made. */
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import type { GuestRequest } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { holds } from "../../test-support/forms-of.ts";
+import { answerReads } from "../../test-support/guest-reads.ts";
 import { dumpRows } from "../db/dump-rows.ts";
 
 const PLAIN = "plainly-2d90c1";
@@ -69,15 +69,6 @@ beforeAll(async () => {
 afterAll(() => control.close());
 
 const operatorKey = () => readFileSync(path.join(control.settings.controlDir, "operator.key"), "utf8").trim();
-
-/** A guest that has one empty file and one process. */
-function answerReads(guest: GuestRequest): void {
-  const web = { name: "web", argv: ["x"], keep_alive: false, state: "running", started_at_ms: 0 };
-  if (guest.call === "GET files/read") guest.bytes(Buffer.alloc(0));
-  else if (guest.call === "GET files/match") guest.json({ files: [], truncated: false, duration_us: 1 });
-  else if (guest.call.endsWith("/logs")) guest.output().eof();
-  else guest.json(guest.call === "GET processes" ? { processes: [web] } : web);
-}
 
 /** Credentials that were given, and any eight characters in a row of those that were made. */
 function leaksIn(text: string): string[] {
