@@ -198,8 +198,10 @@ export async function startControl({
 
 /** Maximum that one check counts towards the timeout, so that a stalled test process does not use it up. */
 const MAX_CHECK_MS = 100;
+/** Only what never comes is waited for as long as this. */
+const PATIENCE_MS = 30_000;
 
-export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_000): Promise<T> {
+export async function eventually<T>(check: () => Promise<T> | T, withinMs = PATIENCE_MS): Promise<T> {
   for (let waited = 0; ; ) {
     const began = performance.now();
     try {
