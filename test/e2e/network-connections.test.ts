@@ -2,17 +2,16 @@
  * Connections on real machines: programs use a credential with nothing configured, the origin's own log has it, and neither
  * the guest nor the service's files do. Revoked means revoked, also after pauses and kills.
  */
-import { spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { text as textOf } from "node:stream/consumers";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { filesWith } from "../support/files-with.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
@@ -222,13 +221,9 @@ test("the credential is in the gateway's memory, and in no guest, file, argument
   expect(await guest.run(placesOf(CANARY))).toBe("");
 
   const { dataDir, logFile, pid: servicePid } = service.facts;
-  const inFiles = async (text: string) => {
-    const grep = spawn("grep", ["-raoFf", "-", dataDir, logFile], { stdio: ["pipe", "pipe", "ignore"] });
-    grep.stdin.end(text);
-    return await textOf(grep.stdout);
-  };
-  expect(await inFiles(guest.id)).toContain(guest.id);
-  expect(await inFiles(CANARY)).toBe("");
+  const found = await filesWith([guest.id, CANARY], [dataDir, logFile]);
+  expect(found).toContainEqual(expect.objectContaining({ text: guest.id }));
+  expect(found.filter(({ text }) => text === CANARY)).toEqual([]);
 
   const processes = descendantsOf(servicePid);
   const holders = (text: string, kind: string) =>
