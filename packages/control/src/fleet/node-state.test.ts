@@ -54,3 +54,14 @@ test("its last report is used while it is away", async () => {
   expect(reads).toBe(2);
   vi.restoreAllMocks();
 });
+
+test("of two reads that overlap the later one counts, also when its answer comes first", async () => {
+  const [earlier, later] = [Promise.withResolvers<NodeInfo>(), { node_id: "later" } as NodeInfo];
+  answer = () => earlier.promise;
+  const first = state.refresh();
+  answer = async () => later;
+  expect(await state.refresh()).toBe(later);
+  earlier.resolve(INFO);
+  expect(await first).toBe(INFO);
+  expect(state.lastKnown).toBe(later);
+});
