@@ -79,7 +79,7 @@ describe("a client that leaves", () => {
     await eventually(async () => expect(await countInGuest("sleep 4711")).toBe(3));
     answer.destroy();
     const leftAt = Date.now();
-    await eventually(async () => expect(await countInGuest("sleep 4711")).toBe(0), 10_000, 20);
+    await eventually(async () => expect(await countInGuest("sleep 4711")).toBe(0), 60_000, 20);
     console.log(`ended within ${Date.now() - leftAt} ms, the last look included`);
   });
 
@@ -96,7 +96,7 @@ while True:
       heard += chunk;
     });
     const ticks = () => [...heard.matchAll(/^data: (.+)\n\n/gm)].map(([, data = ""]) => atob(data).trim());
-    await eventually(() => expect(ticks().length).toBeGreaterThan(20), 30_000);
+    await eventually(() => expect(ticks().length).toBeGreaterThan(20));
     answer.destroy();
     const left = Number(ticks().at(-1)?.split("\n").at(-1));
     const last = async () =>
@@ -106,7 +106,7 @@ while True:
       await sleep(500);
       expect(await last()).toBe(before);
       return before;
-    }, 30_000);
+    });
     console.log(`ended within ${(killed - left).toFixed(2)} s of what was read last`);
     expect(killed - left).toBeLessThanOrEqual(KILLED_WITHIN_SECONDS);
   });
@@ -119,7 +119,7 @@ while True:
     const look = () => client.sessions.exec(id, { command: sh(openFiles) });
     expect((await look()).stdout).toBe("1\n0\n");
     answer.destroy();
-    await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 10_000, 20);
+    await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 60_000, 20);
 
     const headers = {
       authorization: `Bearer ${service.apiKey}`,
@@ -130,7 +130,7 @@ while True:
     upload.on("error", () => {}).write(Buffer.alloc(MIB));
     await eventually(async () => expect((await look()).stdout).toBe("0\n1\n"));
     upload.destroy();
-    await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 10_000, 20);
+    await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 60_000, 20);
   });
 });
 
@@ -244,7 +244,7 @@ describe("a reader that is slower than the writer", () => {
     console.log(`exec, write and terminal answered within ${Date.now() - askedAt} ms`);
     for (const answer of answers) answer.destroy();
     for (const { webSocket } of [...terminals, terminal]) webSocket.terminate();
-    await eventually(async () => expect(await countInGuest("yes (unread|unseen)")).toBe(0), 20_000);
+    await eventually(async () => expect(await countInGuest("yes (unread|unseen)")).toBe(0));
   });
 });
 
@@ -315,7 +315,7 @@ describe("a stream ends once", () => {
       expect((await ended).events).toEqual(expected);
       await eventually(async () => {
         expect(await countInGuest(`sleep 47${victim.length}`)).toBe(0);
-      }, 30_000);
+      });
     }
   });
 });

@@ -64,7 +64,7 @@ describe("start", () => {
       const lines = String((await logs("first")).stdout).split("\n");
       expect(lines.slice(0, 2)).toEqual([`hi ${id}`, "/workspace"]);
       expect(Number(lines[2])).toBe(body.pid);
-    }, 30_000);
+    });
   });
 });
 
@@ -83,7 +83,7 @@ describe("end", () => {
     await eventually(async () => {
       const { stdout } = await client.sessions.exec(id, { command: ["pgrep", "-xf", "sleep 4321"] });
       expect(stdout).not.toBe("");
-    }, 30_000);
+    });
     expect((await end("stubborn")).body).toMatchObject({ state: "exited", exit_code: 137 });
     const { stdout } = await client.sessions.exec(id, {
       command: sh("pgrep -x sleep -a | grep 4321 || true"),
@@ -186,7 +186,7 @@ describe("the life of the session", () => {
           .split("\n");
         expect(lines).toEqual(lines.map((_, index) => String(index + 1)));
         expect(lines.length).toBeGreaterThan(atLeast);
-      }, 30_000);
+      });
       await end(name);
     },
   );
