@@ -336,6 +336,8 @@ async function openMany(): Promise<number[]> {
 /** Makes a change, and looks at once: of these connections none is open a second later, and what arrived until now is forgotten. */
 async function cutBy(change: () => Promise<unknown>, opened: number[]): Promise<void> {
   await change();
+  // What left before is on its way for a moment where processors are busy; these requests come behind it.
+  for (let turn = 0; turn < 2; turn++) await (await fetch(`http://${PUBLIC.allowed}/`)).text();
   await network.world.take();
   await eventually(async () => {
     const open = new Set((await openStreams()).map(({ id }) => id));
@@ -377,7 +379,7 @@ test(
     expect([...new Set(requests.map(([, value]) => value))]).toEqual([`Bearer ${CANARY}-new`]);
     await endMany();
   },
-  MANY.openMs + 240_000 * SLOWNESS,
+  MANY.openMs + 480_000 * SLOWNESS,
 );
 
 test(
@@ -446,7 +448,7 @@ test(
     // Positive control: another Connection of the session still works.
     expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
   },
-  MANY.openMs + 240_000 * SLOWNESS,
+  MANY.openMs + 480_000 * SLOWNESS,
 );
 
 test(
