@@ -253,10 +253,15 @@ describe("a stream ends once", () => {
     events: string[];
     last: string;
   }
-  async function endOf(script: string, timeout_ms = 120_000): Promise<End> {
+  /** `onSaid` is called once something of the command's output has arrived. */
+  async function endOf(script: string, timeout_ms = 120_000, onSaid = () => {}): Promise<End> {
     const answer = await stream(sh(script), timeout_ms);
     const chunks: Buffer[] = [];
-    await answer.forEach((chunk: Buffer) => void chunks.push(chunk)).catch(() => {});
+    const take = (chunk: Buffer) => {
+      chunks.push(chunk);
+      if (Buffer.concat(chunks).includes("event: stdout\ndata: ")) onSaid();
+    };
+    await answer.forEach(take).catch(() => {});
     const blocks = Buffer.concat(chunks)
       .toString()
       .split("\n\n")
@@ -290,10 +295,10 @@ describe("a stream ends once", () => {
   });
 
   test("with an error when its machine is paused; the command continues after the wake", async () => {
-    const ended = endOf("echo begun; touch begun; until [ -e go ]; do sleep 0.2; done; echo over > over");
-    await eventually(async () => {
-      expect((await client.sessions.exec(id, { command: ["test", "-e", "begun"] })).exit_code).toBe(0);
-    });
+    const said = Promise.withResolvers<void>();
+    const script = "echo begun; until [ -e go ]; do sleep 0.2; done; echo over > over";
+    const ended = endOf(script, 120_000, said.resolve);
+    await said.promise;
     expect((await ask(`/v1/sessions/${id}/pause`, { method: "POST" })).status).toBeLessThan(300);
     const { events, last } = await ended;
     expect(events).toEqual(["stdout", "error"]);
@@ -309,8 +314,10 @@ describe("a stream ends once", () => {
       ["node", ["stdout", "error"]],
       ["control", ["stdout"]],
     ] as const) {
-      const ended = endOf(`echo begun; exec sleep 47${victim.length}`);
+      const said = Promise.withResolvers<void>();
+      const ended = endOf(`echo begun; exec sleep 47${victim.length}`, 120_000, said.resolve);
       await eventually(async () => expect(await countInGuest(`sleep 47${victim.length}`)).toBe(1));
+      await said.promise;
       process.kill(servicePid(service, victim), "SIGKILL");
       expect((await ended).events).toEqual(expected);
       await eventually(async () => {

@@ -195,9 +195,10 @@ describe("the life of the session", () => {
     await withSession(
       async (session) => {
         const state = async () => (await ask(`/v1/sessions/${session}`)).body.state;
-        await start("keeper", "sleep 10", { keep_alive: true }, session);
+        await start("keeper", "until [ -e go ]; do sleep 0.2; done", { keep_alive: true }, session);
         await sleep(6_000);
         expect(await state()).toBe("live");
+        await client.session(session).files.write("go", "");
         await eventually(async () => expect(await state()).toBe("paused"), 60_000);
       },
       { idle_timeout_ms: 2_000 },

@@ -77,7 +77,8 @@ describe("a terminal", () => {
     for (const number of [0, 32, 255]) terminal.signal(number);
     terminal.send(0x7f, Buffer.from("what"));
     terminal.webSocket.send(Buffer.alloc(0));
-    terminal.type('sh -c "trap \'echo \\"<usr1>\\"\' USR1; echo ready; sleep 3 & wait; wait"\n');
+    // Runs until the signal comes, however late.
+    terminal.type('sh -c "trap \'echo \\"<usr1>\\"; exit\' USR1; echo ready; while :; do sleep 0.1; done"\n');
     await terminal.shows(/[\r\n]ready/);
     terminal.signal(10);
     await terminal.shows(/<usr1>/);
