@@ -81,7 +81,7 @@ describe("a terminal", () => {
     terminal.type('sh -c "trap \'echo \\"<usr1>\\"; exit\' USR1; echo ready; while :; do sleep 0.1; done"\n');
     await terminal.shows(/[\r\n]ready/);
     terminal.signal(10);
-    await terminal.shows(/<usr1>/);
+    await terminal.shows(/[\r\n]<usr1>[\r\n]/);
     terminal.type("sleep 3188\n");
     await eventually(async () => expect(await countOf(id, "[s]leep 3188")).toBe(1));
     terminal.signal(2);
