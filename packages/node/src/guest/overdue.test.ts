@@ -59,12 +59,7 @@ describe("a stream that falls silent", () => {
       stream.respond({ ":status": 200, "content-length": 10 });
       stream.write("123");
     });
-    const content = await readContent(
-      client,
-      guestCall("GET", "/v1/files/read?path=a"),
-      never,
-      SILENT_MS,
-    );
+    const content = await readContent(client, guestCall("GET", "/v1/files/read?path=a"), never, SILENT_MS);
     await expect(content.stream.toArray()).rejects.toThrow("fell silent");
   });
 
@@ -93,12 +88,7 @@ describe("a stream that falls silent", () => {
       );
       setTimeout(() => stream.destroyed || stream.end(end), 3 * SILENT_MS);
     });
-    const log = await readLog(
-      client,
-      guestCall("GET", `/v1/processes/web/logs?${query}`),
-      never,
-      SILENT_MS,
-    );
+    const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, SILENT_MS);
     if (isContinued) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
   });
