@@ -406,7 +406,7 @@ test(
     await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
     for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
   },
-  240_000 * SLOWNESS,
+  480_000 * SLOWNESS,
 );
 
 test(
@@ -463,7 +463,7 @@ test(
     }, 150_000);
     expect((await client.audit.verify()).findings).toEqual([]);
   },
-  240_000 * SLOWNESS,
+  480_000 * SLOWNESS,
 );
 
 async function usesOf(name: string): Promise<{ sent: number; refused: number }> {

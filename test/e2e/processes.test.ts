@@ -77,7 +77,7 @@ describe("end", () => {
   });
 
   test("a process that ignores SIGTERM is killed with its grandchildren: 137", {
-    timeout: 120_000 * SLOWNESS,
+    timeout: 300_000 * SLOWNESS,
   }, async () => {
     await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
     await eventually(async () => {
