@@ -6,9 +6,9 @@ import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/free-port.ts";
 import { ask, client, sh, withSession } from "../support/http.ts";
 import { assertInstalled, endSsh, hostOf, SshClient } from "../support/ssh-client.ts";
 

@@ -6,7 +6,7 @@ import { killAt, killSweepingAt, letClaimsLapse, withMortal } from "../../test-s
 
 const PATIENCE_MS = 180_000 * SLOWNESS;
 /** Claims last five seconds, a snapshot is looked at twice, and the machine may be busy. */
-const CLEARED_MS = 30_000;
+const CLEARED_MS = 60_000;
 
 let control: Control;
 beforeAll(async () => {
