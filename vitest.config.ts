@@ -39,8 +39,8 @@ const e2e = partOf(
 const onMachines = (atOnce: number) => ({
   fileParallelism: atOnce > 1,
   maxWorkers: atOnce,
-  testTimeout: 3 * PATIENCE_MS,
-  hookTimeout: 3 * PATIENCE_MS,
+  testTimeout: 5 * PATIENCE_MS,
+  hookTimeout: 5 * PATIENCE_MS,
   expect: { poll: { timeout: PATIENCE_MS } },
 });
 
@@ -60,8 +60,8 @@ export default defineConfig({
           maxConcurrency: AT_ONCE,
           sequence: { groupOrder: 1 },
           // What hangs is ended; how fast something is, a test says itself.
-          testTimeout: PATIENCE_MS,
-          hookTimeout: PATIENCE_MS,
+          testTimeout: 2 * PATIENCE_MS,
+          hookTimeout: 2 * PATIENCE_MS,
           expect: { poll: { timeout: PATIENCE_MS / 2 } },
         },
       },

@@ -53,7 +53,7 @@ async function throughStore(label: string) {
     const names = readdirSync(parent);
     expect(names).toHaveLength(1);
     return names;
-  }, 30_000);
+  });
   const hot = join(parent, name);
   const manifest = await readManifest(hot);
   const { template, version, size } = manifest;

@@ -45,7 +45,7 @@ async function silentClient(path: string): Promise<TcpSocket> {
   socket.on("data", (chunk) => {
     answer += chunk.toString("latin1");
   });
-  await eventually(() => expect(answer).toMatch(/^HTTP\/1.1 101 /), 30_000);
+  await eventually(() => expect(answer).toMatch(/^HTTP\/1.1 101 /));
   return socket;
 }
 
@@ -58,7 +58,7 @@ describe("kill -9 of the node", () => {
       const unnamed = await openTerminal(id);
       unnamed.type("exec sleep 3301\n");
       const tunnel = await new Socket(`/v1/sessions/${id}/tunnel`).opened();
-      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(1), 20_000);
+      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(1));
       const machine = machinePid(service.dataDir, id);
       process.kill(servicePid(service, "node"), "SIGKILL");
       // Raw bytes cannot carry the reason of their end.
@@ -69,7 +69,7 @@ describe("kill -9 of the node", () => {
       await again.shows(new RegExp(pid));
       again.type("echo still-$mine-$$-\n");
       await again.shows(new RegExp(`still-there-${pid.slice(4)}`));
-      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(0), 20_000);
+      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(0));
       expect(() => process.kill(machine, 0)).toThrow();
       await again.close();
     });
@@ -81,7 +81,7 @@ describe("kill -9 of the node", () => {
       const machine = machinePid(service.dataDir, id);
       process.kill(servicePid(service, "node"), "SIGKILL");
       expect(await terminal.closed).toBe(1011);
-      const again = await eventually(() => openTerminal(id), 30_000);
+      const again = await eventually(() => openTerminal(id));
       again.type("echo $((6*7))\n");
       await again.shows(/[\r\n]42/);
       await again.close();
@@ -99,11 +99,11 @@ test("kill -9 of control ends its clients, and what its policy says becomes of e
   const tunnel = await new Socket(`/v1/sessions/${paused}/tunnel`).opened();
   for (const terminal of terminals) terminal.type("exec sleep 3302\n");
   for (const id of [paused, kept])
-    await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(1), 20_000);
+    await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(1));
   process.kill(servicePid(service, "control"), "SIGKILL");
   const ends = [...terminals, tunnel].map(({ closed }) => closed);
   expect(await Promise.all(ends)).toEqual([1006, 1006, 1006, 1006]);
-  await eventually(isHealthy, 30_000);
+  await eventually(isHealthy);
   await untilState(paused, "paused");
   await eventually(
     () => expect(client.sessions.get(destroyed)).rejects.toMatchObject({ status: 404 }),
@@ -111,7 +111,7 @@ test("kill -9 of control ends its clients, and what its policy says becomes of e
   );
   expect(await stateOf(kept)).toBe("live");
   for (const id of [paused, kept]) {
-    await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(0), 20_000);
+    await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(0));
     await client.sessions.delete(id);
   }
 });

@@ -17,7 +17,7 @@ beforeAll(async () => {
   id = (await client.sessions.create()).session_id;
   await client.sessions.waitUntilLive(id);
   await checkpoint(id, "whole");
-}, 120_000 * SLOWNESS);
+}, 300_000 * SLOWNESS);
 afterAll(async () => {
   await ask(`/v1/sessions/${id}`, { method: "DELETE" });
 });

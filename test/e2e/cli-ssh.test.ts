@@ -4,10 +4,10 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startViv, startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/free-port.ts";
 import { client } from "../support/http.ts";
 import { endSsh } from "../support/ssh-client.ts";
 

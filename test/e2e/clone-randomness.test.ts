@@ -3,7 +3,9 @@ import { randomId } from "@vivarium/kit/id";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { guestCall } from "../../packages/node/src/guest/calls.ts";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
+import { readContent } from "../../packages/node/src/guest/streams.ts";
 import { type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
 import { startSpec } from "../contract/contracted-node.ts";
 import { service } from "../support/http.ts";
@@ -23,12 +25,12 @@ const node = nodeCaller(service.nodeSocket);
 const sourceId = `${randomId()}-1`;
 /** A guest's kernel may reseed itself between a capture and the next number, so one capture alone shows nothing. */
 const MOST_CAPTURES = 5;
+/** How long a copy on a busy host may take to answer, and to draw some numbers. */
+const LIMIT_MS = 60_000 * SLOWNESS;
 
 interface Captured {
   snapshotId: string;
   snapshot: Loadable;
-  /** At least the numbers drawn until the capture; numbers that the source drew later are not in the copies. */
-  before: Set<string>;
 }
 const captured: Captured[] = [];
 
@@ -40,7 +42,7 @@ beforeAll(async () => {
   await node.call("PUT", `/v1/machines/${sourceId}`, startSpec());
   // Draws from its first instant on in every copy.
   const draw = `python3 -c 'import os,time
-f = open("/dev/shm/drawn", "w", buffering=1)
+f = open("/workspace/drawn", "w", buffering=1)
 while True: f.write(os.getrandom(8).hex() + chr(10)); time.sleep(0.002)' > /dev/null 2>&1 & sleep 2`;
   await node.exec(sourceId, { argv: ["sh", "-c", draw] });
   await captureSource();
@@ -56,11 +58,8 @@ async function captureSource(): Promise<Captured> {
   const snapshotId = `tst_${randomId()}`;
   const spec = { machine_id: sourceId, after: "continue" };
   expect(await node.call("PUT", `/v1/snapshots/${snapshotId}`, spec)).toMatchObject({ status: 200 });
-  await node.exec(sourceId, { argv: ["sh", "-c", "sleep 0.1"] });
-  const sourceDrew = await node.exec(sourceId, { argv: ["cat", "/dev/shm/drawn"] });
   const dir = `${service.dataDir}/pool/s/${snapshotId}`;
-  const snapshot = { dir, manifest: await readManifest(dir) };
-  const made = { snapshotId, snapshot, before: new Set(numbersOf(sourceDrew.stdout)) };
+  const made = { snapshotId, snapshot: { dir, manifest: await readManifest(dir) } };
   captured.push(made);
   return made;
 }
@@ -87,8 +86,12 @@ test("without the reseed they do, so the test above can fail", {
   try {
     let shared: string[] = [];
     for (let at = 0; shared.length === 0 && at < MOST_CAPTURES; at++) {
-      const source = captured[at] ?? (await captureSource());
-      const [first, second] = [await drawUnseeded(source, network), await drawUnseeded(source, network)];
+      const { snapshot } = captured[at] ?? (await captureSource());
+      const before = await drawnAtCapture(snapshot, network);
+      const [first, second] = [
+        await drawUnseeded(snapshot, before, network),
+        await drawUnseeded(snapshot, before, network),
+      ];
       expect(Math.min(first.length, second.length)).toBeGreaterThan(0);
       shared = first.filter((number) => second.includes(number));
     }
@@ -98,29 +101,40 @@ test("without the reseed they do, so the test above can fail", {
   }
 });
 
-/**
- * Numbers that a running process drew in a copy that was thawed without a reseed. Only numbers that the source had not
- * drawn when it was captured count: the log up to there is the same file.
- */
-async function drawUnseeded({ snapshot, before }: Captured, network: TapNamespace): Promise<string[]> {
+/** How many numbers the source had drawn when it was captured, by a copy whose processes are still frozen. */
+async function drawnAtCapture(snapshot: Loadable, network: TapNamespace): Promise<number> {
   const machine = await startByHand(snapshot, `${service.dataDir}/pool`, network);
   try {
     await machine.go();
-    await machine.agent.command("/v1/thaw");
-    const chunks: Buffer[] = [];
-    // A slow host needs time to look at the source, which keeps drawing, and to let a copy draw as much.
-    const enough = `until [ $(wc -l < /dev/shm/drawn) -gt ${before.size + 64} ]; do sleep 0.1; done`;
-    const argv = ["sh", "-c", `${enough}; cat /dev/shm/drawn`];
-    const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: 60_000 * SLOWNESS });
-    for await (const chunk of frames) chunks.push(chunk as Buffer);
-    const drawn =
-      Buffer.concat(chunks)
-        .toString("latin1")
-        .match(/[0-9a-f]{16}(?=\n)/g) ?? [];
-    return drawn.filter((number) => !before.has(number));
+    const drawn = guestCall("GET", "/v1/files/read?path=drawn");
+    const over = new AbortController();
+    const { stream } = await readContent(machine.agent, drawn, over.signal, LIMIT_MS);
+    return wholeNumbersIn(await stream.toArray()).length;
   } finally {
     await machine.end();
   }
 }
 
+/**
+ * Numbers that a running process drew in a copy that was thawed without a reseed, from the instant of the capture on, but for one
+ * that it may have drawn before and written after. Those that come first count: a copy's kernel reseeds itself after some time.
+ */
+async function drawUnseeded(snapshot: Loadable, before: number, network: TapNamespace): Promise<string[]> {
+  const machine = await startByHand(snapshot, `${service.dataDir}/pool`, network);
+  try {
+    await machine.go();
+    await machine.agent.command("/v1/thaw");
+    const enough = `until [ $(wc -l < /workspace/drawn) -gt ${before + 16} ]; do sleep 0.1; done`;
+    const argv = ["sh", "-c", `${enough}; tail -n +${before + 2} /workspace/drawn`];
+    const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: LIMIT_MS });
+    return wholeNumbersIn(await frames.toArray());
+  } finally {
+    await machine.end();
+  }
+}
+
+const wholeNumbersIn = (chunks: Buffer[]) =>
+  Buffer.concat(chunks)
+    .toString("latin1")
+    .match(/[0-9a-f]{16}(?=\n)/g) ?? [];
 const numbersOf = (stdout: Buffer) => stdout.toString().trimEnd().split("\n");

@@ -21,7 +21,7 @@ const POINTS = [
   ...["capture_disk.manifest", "copy_disk.begin"],
 ];
 /** The supervisor waits up to five seconds before it starts a daemon again that keeps dying. */
-const BACK_MS = 30_000;
+const BACK_MS = 90_000;
 const SLOTS = "/run/vivarium/slots";
 
 const machine = `${randomId()}-1`;

@@ -8,7 +8,7 @@ import { client, service } from "../support/http.ts";
 import { machinePid, slotNumbers } from "../support/machine-traces.ts";
 import { servicePid, startService } from "../support/service.ts";
 
-const BACK_MS = 30_000;
+const BACK_MS = 90_000;
 
 /** The other service of this host starts its node, which removes orphans. */
 async function restartOtherNode(): Promise<void> {

@@ -5,6 +5,9 @@ import { client, sh } from "../support/http.ts";
 
 const BINARY_BYTES = 5_000_000;
 const RESIDENT_KIB = 4096;
+/** The two looks themselves are some work. */
+const IDLE_TICKS = 2;
+const MOST_LOOKS = 5;
 
 let id: string;
 beforeAll(async () => {
@@ -23,10 +26,17 @@ describe("the agent", () => {
   test("takes no processor when idle", async () => {
     // User and system time of process 1, in ticks of 10 ms.
     const ticks = `awk '{print $14 + $15}' /proc/1/stat`;
-    const { stdout } = await client.sessions.exec(id, { command: sh(`${ticks}; sleep 6; ${ticks}`) });
-    const [before = Number.NaN, after = Number.NaN] = stdout.trim().split("\n").map(Number);
-    expect(after - before).toBeLessThanOrEqual(2);
-    expect(before).toBeGreaterThan(0);
+    const used = async () => {
+      const { stdout } = await client.sessions.exec(id, { command: sh(`${ticks}; sleep 6; ${ticks}`) });
+      const [before = Number.NaN, after = Number.NaN] = stdout.trim().split("\n").map(Number);
+      expect(before).toBeGreaterThan(0);
+      return after - before;
+    };
+    // A busy host stalls the machine while its clock runs, which counts as the work of whoever was running. An agent that is busy
+    // itself is so at every look.
+    const looks: number[] = [];
+    while (looks.length < MOST_LOOKS && !looks.some((at) => at <= IDLE_TICKS)) looks.push(await used());
+    expect(Math.min(...looks), `ticks at each look: ${looks}`).toBeLessThanOrEqual(IDLE_TICKS);
   });
 
   test("takes little memory when idle, and gives back what a burst of commands took", async () => {

@@ -56,7 +56,7 @@ const until = (id: string, state: string): Promise<SessionRecord> =>
     const record = await client.sessions.get(id);
     expect(record.state).toBe(state);
     return record;
-  }, 30_000);
+  });
 
 describe(`${CYCLES} times saved and woken`, () => {
   const pauses: Record<string, { request: object; pause: (id: string) => Promise<unknown> }> = {

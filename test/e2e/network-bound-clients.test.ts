@@ -28,7 +28,7 @@ const authentication = { type: "bearer" as const, secret: SECRET };
 /** An address that gets the credential, one that no rule allows, and one of another origin. */
 const ADDRESSES = [`https://${API}/`, `https://${API}/v2`, `https://${OTHER}/`].join(" ");
 /** How long one command may take that would take a minute: installing Java in an emulated guest. */
-const LONG_MS = 180_000;
+const LONG_MS = 300_000;
 const PATIENCE_MS = LONG_MS * SLOWNESS;
 /** In an emulated guest the better compiler of Java costs more than it gains. */
 const JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";

@@ -56,7 +56,7 @@ afterAll(async () => {
 });
 
 test("its page opens, and the address bar has no token", {
-  timeout: 2 * PATIENCE_MS * SLOWNESS,
+  timeout: 3 * PATIENCE_MS * SLOWNESS,
 }, async () => {
   await eventually(async () => {
     const answer = await page.goto(previewUrl);
@@ -68,7 +68,7 @@ test("its page opens, and the address bar has no token", {
 });
 
 test("a changed module is shown without reloading the page", {
-  timeout: 2 * PATIENCE_MS * SLOWNESS,
+  timeout: 3 * PATIENCE_MS * SLOWNESS,
 }, async () => {
   await connected.promise;
   await page.evaluate("window.isSamePage = true");

@@ -47,7 +47,7 @@ const page = (name: string): Probe => ({
 const tcp = (host: string, port = 9000): Probe => ({ op: "tcp", host, port, chunks: [hex("hello")] });
 
 const upload = (guest: Guest, bytes: number) =>
-  guest.tries(`head -c ${bytes} /dev/zero | timeout 25 python3 -c '
+  guest.tries(`head -c ${bytes} /dev/zero | timeout 100 python3 -c '
 import socket, sys
 peer = socket.create_connection(("${PUBLIC.bulk}", ${PORTS.sink}))
 peer.settimeout(15)
@@ -212,10 +212,10 @@ describe("the daily cap", () => {
     await upload(guest, 3 * MIB);
     expect(bytesAt(PUBLIC.bulk)).toBeGreaterThan(3 * MIB);
     // The bytes that the kernel counted at the exit are the bytes that arrived.
-    await eventually(async () => expect((await today(guest)) - before).toBe(bytesAt(PUBLIC.bulk)), 20_000);
+    await eventually(async () => expect((await today(guest)) - before).toBe(bytesAt(PUBLIC.bulk)));
 
     await upload(guest, 20 * MIB);
-    await eventually(async () => expect(await today(guest)).toBeGreaterThan(CAP - BUNDLE), 20_000);
+    await eventually(async () => expect(await today(guest)).toBeGreaterThan(CAP - BUNDLE));
     expect(await today(guest)).toBeLessThanOrEqual(CAP);
     expect(bytesAt(PUBLIC.bulk)).toBe((await today(guest)) - before);
     expect((await network.client.sessions.get(guest.id)).state).toBe("live");
@@ -237,11 +237,11 @@ describe("the daily cap", () => {
     expect(await today(guest)).toBeGreaterThan(CAP - BUNDLE);
 
     await setCap(guest, 2 * CAP);
-    await eventually(async () => expect((await guest.one(tcp(PUBLIC.bulk))).got).toBe("hello"), 20_000);
+    await eventually(async () => expect((await guest.one(tcp(PUBLIC.bulk))).got).toBe("hello"));
     await setCap(guest, MIB);
-    await eventually(() => silent(guest), 20_000);
+    await eventually(() => silent(guest));
     await setCap(guest, 0);
-    await eventually(async () => expect((await guest.one(tcp(PUBLIC.bulk))).got).toBe("hello"), 20_000);
+    await eventually(async () => expect((await guest.one(tcp(PUBLIC.bulk))).got).toBe("hello"));
   });
 
   test("counts what goes by name like everything else", async () => {
@@ -249,7 +249,7 @@ describe("the daily cap", () => {
     const before = await today(guest);
     const send = `head -c ${3 * MIB} /dev/zero | curl -s --cacert ${CA_FILE} --data-binary @- https://${KEPT}/upload`;
     expect(JSON.parse(await guest.run(send))).toEqual({ bytes: 3 * MIB });
-    await eventually(async () => expect((await today(guest)) - before).toBeGreaterThan(3 * MIB), 20_000);
+    await eventually(async () => expect((await today(guest)) - before).toBeGreaterThan(3 * MIB));
     expect((await today(guest)) - before).toBeLessThan(4 * MIB);
   });
 });

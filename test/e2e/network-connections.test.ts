@@ -2,17 +2,16 @@
  * Connections on real machines: programs use a credential with nothing configured, the origin's own log has it, and neither
  * the guest nor the service's files do. Revoked means revoked, also after pauses and kills.
  */
-import { spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { text as textOf } from "node:stream/consumers";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { filesWith } from "../support/files-with.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { type Service, startService } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
@@ -222,13 +221,9 @@ test("the credential is in the gateway's memory, and in no guest, file, argument
   expect(await guest.run(placesOf(CANARY))).toBe("");
 
   const { dataDir, logFile, pid: servicePid } = service.facts;
-  const inFiles = async (text: string) => {
-    const grep = spawn("grep", ["-raoFf", "-", dataDir, logFile], { stdio: ["pipe", "pipe", "ignore"] });
-    grep.stdin.end(text);
-    return await textOf(grep.stdout);
-  };
-  expect(await inFiles(guest.id)).toContain(guest.id);
-  expect(await inFiles(CANARY)).toBe("");
+  const found = await filesWith([guest.id, CANARY], [dataDir, logFile]);
+  expect(found).toContainEqual(expect.objectContaining({ text: guest.id }));
+  expect(found.filter(({ text }) => text === CANARY)).toEqual([]);
 
   const processes = descendantsOf(servicePid);
   const holders = (text: string, kind: string) =>
@@ -341,6 +336,8 @@ async function openMany(): Promise<number[]> {
 /** Makes a change, and looks at once: of these connections none is open a second later, and what arrived until now is forgotten. */
 async function cutBy(change: () => Promise<unknown>, opened: number[]): Promise<void> {
   await change();
+  // What left before is on its way for a moment where processors are busy; these requests come behind it.
+  for (let turn = 0; turn < 2; turn++) await (await fetch(`http://${PUBLIC.allowed}/`)).text();
   await network.world.take();
   await eventually(async () => {
     const open = new Set((await openStreams()).map(({ id }) => id));
@@ -409,7 +406,7 @@ test(
     await eventually(async () => expect(await last("/tmp/bound")).toBe("200\n"), 60_000);
     for (const name of ["bound", "other"]) await client.session(guest.id).processes.kill(name);
   },
-  240_000 * SLOWNESS,
+  480_000 * SLOWNESS,
 );
 
 test(
@@ -451,7 +448,7 @@ test(
     // Positive control: another Connection of the session still works.
     expect(await guest.run(`curl -sS -m 30 https://${KEYED}/`)).toContain(`hello from ${KEYED}`);
   },
-  MANY.openMs + 240_000 * SLOWNESS,
+  MANY.openMs + 480_000 * SLOWNESS,
 );
 
 test(
@@ -466,7 +463,7 @@ test(
     }, 150_000);
     expect((await client.audit.verify()).findings).toEqual([]);
   },
-  240_000 * SLOWNESS,
+  480_000 * SLOWNESS,
 );
 
 async function usesOf(name: string): Promise<{ sent: number; refused: number }> {

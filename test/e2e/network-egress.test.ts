@@ -289,8 +289,8 @@ test("the host's rules and its forwarding come back after another program took t
   nft("delete", "table", "inet", "vivarium");
   await writeFile(forwarding, "0");
   // The node may be quicker than a try of the guest, so only the new table shows that the old one was away.
-  await eventually(async () => expect(tableHandle()).not.toBe(before), 40_000);
-  await eventually(async () => expect(await works()).toBe(true), 40_000);
+  await eventually(async () => expect(tableHandle()).not.toBe(before), 120_000);
+  await eventually(async () => expect(await works()).toBe(true), 120_000);
   expect(await readFile(forwarding, "utf8")).toBe("1\n");
   // A service that stops finds here whether forwarding was on before.
   nft("list", "chain", "inet", "vivarium", "forwarding_was_off");

@@ -87,7 +87,7 @@ describe("in namespaces", () => {
 
   const visit = (name: string) => net.guest.ask(PUBLIC.denied, 80, `GET / HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
   const untilServing = () =>
-    eventually(async () => expect(await visit(ALLOWED)).toContain(`hello from ${ALLOWED}`), 30_000, 20);
+    eventually(async () => expect(await visit(ALLOWED)).toContain(`hello from ${ALLOWED}`), 60_000, 20);
 
   beforeAll(async () => {
     net = await startTestNet((slot) => {

@@ -160,7 +160,7 @@ describe("what is open", () => {
           expect.objectContaining({ kind: "dns", host: MIRROR.name, address: NEVER.ten, private: true }),
         ]),
       );
-    }, 30_000);
+    });
   });
 
   test("is all that is: nothing arrives at any other private address, port or protocol", async () => {

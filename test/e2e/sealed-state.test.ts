@@ -2,17 +2,16 @@
  * The state of a session with secrets on a real machine: no file of the service contains a secret that the guest has in its memory
  * and on its disk, and the session, its copies and its checkpoints have both again.
  */
-import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { text as textOf } from "node:stream/consumers";
 import { STATE_KEY_HEADER } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/contracted-node.ts";
 import { flipBit } from "../support/damage.ts";
 import { eventually } from "../support/eventually.ts";
+import { filesWith } from "../support/files-with.ts";
 import { ask, client, service, sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
@@ -79,24 +78,13 @@ async function post(path: string, body?: object) {
 }
 
 /** Files of the pool, the database and the log with one of the texts. Disks of templates are left out: no guest writes them. */
-async function filesWith(texts: string[]): Promise<{ file: string; text: string }[]> {
-  const leftOut = ["base.raw", "layer.qcow2", "under.qcow2"].map((name) => `--exclude=${name}`);
-  const grep = spawn("grep", ["-raoFZf", "-", ...leftOut, service.dataDir, service.logFile], {
-    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
-  grep.stdin.end(texts.join("\n"));
-  const lines = new Set((await textOf(grep.stdout)).split("\n").filter(Boolean));
-  return [...lines].map((line) => {
-    const [file = "", text = ""] = line.split("\0");
-    return { file, text };
-  });
-}
+const filesOfServiceWith = (texts: string[]) =>
+  filesWith(texts, [service.dataDir, service.logFile], ["base.raw", "layer.qcow2", "under.qcow2"]);
 
 test("a paused session's secret is in no file, where that of a session without secrets is in its memory and disk", async () => {
   await expectWhole(id);
   for (const session of [id, plain]) await post(`sessions/${session}/pause`);
-  const found = await filesWith([SECRET, PLAIN]);
+  const found = await filesOfServiceWith([SECRET, PLAIN]);
   expect(found.filter(({ text }) => text === SECRET)).toEqual([]);
   const names = found.map(({ file }) => file.slice(file.lastIndexOf("/") + 1));
   expect(names).toEqual(expect.arrayContaining(["mem", "disk.qcow2"]));
@@ -117,7 +105,7 @@ test("a fork and a session from a checkpoint have them too, and no file has the 
   const { session_id: started } = await post(`checkpoints/${chk}/sessions`);
   others.push(started);
   await expectWhole(started);
-  expect(await filesWith([SECRET])).toEqual([]);
+  expect(await filesOfServiceWith([SECRET])).toEqual([]);
   await client.sessions.delete(started);
 
   const node = nodeCaller(service.nodeSocket);
@@ -180,7 +168,7 @@ test("a template of a session with secrets and a Connection is its disk alone, f
       await post(`sessions/${started}/resume`);
       expect(await run(started, "cat kept"), template).toBe("kept\n");
     }
-    expect(await filesWith([SECRET])).toEqual([]);
+    expect(await filesOfServiceWith([SECRET])).toEqual([]);
     await client.sessions.delete(started);
   }
   expect((await ask("/v1/templates/tools", { method: "DELETE" })).status).toBe(204);

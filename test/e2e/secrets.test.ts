@@ -1,9 +1,8 @@
 /** Secrets of a session in a real machine: its programs have them, and the host keeps them nowhere but in its memory. */
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { text as textOf } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { filesWith } from "../support/files-with.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { client, service, sh } from "../support/http.ts";
 import { openTerminal } from "../support/web-socket.ts";
@@ -44,7 +43,7 @@ test("no file of the service and no process's arguments or environment contains 
   await client.sessions.exec(id, { command: ["true", CANARY] });
   // Entries are written in batches.
   await expect.poll(async () => JSON.stringify(await readAudit())).toContain("[secret]");
-  const found = await filesWith([CANARY, PLAIN, id]);
+  const found = await filesWith([CANARY, PLAIN, id], [service.dataDir, service.logFile]);
   expect(found.filter(({ text }) => text !== id)).toEqual([]);
   expect(processesWith(CANARY)).toEqual([]);
   const described = JSON.stringify(await readAs("openapi.json"));
@@ -61,24 +60,6 @@ async function readAs(pathname: string): Promise<unknown> {
   const headers = { authorization: `Bearer ${service.apiKey}` };
   const answer = await fetch(`${service.url}/v1/${pathname}`, { headers });
   return await answer.json();
-}
-
-/**
- * Files of the data directory, and the service's log, with those of the texts that they contain. The event loop keeps running
- * meanwhile, so that this process sees which of its kept connections the service closes.
- */
-async function filesWith(texts: string[]): Promise<{ file: string; text: string }[]> {
-  // Files come and go while the service runs, so grep may complain. The texts are no arguments, or they would find themselves.
-  const grep = spawn("grep", ["-raoFZf", "-", service.dataDir, service.logFile], {
-    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
-  grep.stdin.end(texts.join("\n"));
-  const lines = new Set((await textOf(grep.stdout)).split("\n").filter(Boolean));
-  return [...lines].map((line) => {
-    const [file = "", text = ""] = line.split("\0");
-    return { file, text };
-  });
 }
 
 /** Processes of the service with the text in their arguments or environment. */

@@ -20,7 +20,7 @@ const POINTS = [...BEFORE_PUBLISHED, "published"].map((name) => `capture.${name}
 /** Only after the instant does a guest that continues differ from a guest that stays stopped. */
 const FROM = { continue: size({ ci: POINTS.indexOf("capture.instant"), full: 0 }), hold: 0 };
 /** The supervisor waits up to five seconds before it starts a daemon again that keeps dying. */
-const BACK_MS = 30_000;
+const BACK_MS = 90_000;
 
 const machine = `${randomId()}-1`;
 const machinePath = `/v1/machines/${machine}`;

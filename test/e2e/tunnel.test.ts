@@ -6,9 +6,9 @@ import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/free-port.ts";
 import { ask, client, sh, withSession } from "../support/http.ts";
 import { assertInstalled, endSsh, hostOf, SshClient } from "../support/ssh-client.ts";
 
@@ -182,7 +182,7 @@ test("-L and -D lead to a web server of the guest", async () => {
   const [port, socks] = [await freePort(), await freePort()];
   await beside(ssh.start(["-N", "-L", `${port}:127.0.0.1:8080`, "-D", `${socks}`, host]), async () => {
     const page = () => ssh.run("curl", ["-sS", `http://127.0.0.1:${port}/page`]);
-    await eventually(async () => expect((await page()).stdout).toBe("from the guest\n"), 30_000);
+    await eventually(async () => expect((await page()).stdout).toBe("from the guest\n"));
     const many = await Promise.all(Array.from({ length: 8 }, page));
     expect(new Set(many.map(({ stdout }) => stdout))).toEqual(new Set(["from the guest\n"]));
     const proxied = ["-sS", "--socks5-hostname", `127.0.0.1:${socks}`, "http://localhost:8080/page"];
@@ -201,11 +201,11 @@ test("-R leads from the guest to a server here, for as long as the client stays"
       ssh.start(["-N", "-o", "ExitOnForwardFailure=yes", "-R", `9000:127.0.0.1:${port}`, host]),
       async () => {
         const page = () => inGuest("curl -sS http://127.0.0.1:9000/ 2>&1 || true");
-        await eventually(async () => expect(await page()).toBe("from here\n"), 30_000);
+        await eventually(async () => expect(await page()).toBe("from here\n"));
       },
     );
     const refused = () => inGuest("curl -s http://127.0.0.1:9000/; echo $?");
-    await eventually(async () => expect(await refused()).toBe("7\n"), 30_000);
+    await eventually(async () => expect(await refused()).toBe("7\n"));
   } finally {
     server.closeAllConnections();
     server.close();
@@ -238,7 +238,7 @@ test("ControlMaster shares one connection among many clients", async () => {
   const shared = ["-o", `ControlPath=${path}`];
   await beside(ssh.start(["-M", "-N", ...shared, host]), async () => {
     const check = () => ssh.ssh([...shared, "-O", "check", host]);
-    await eventually(async () => expect((await check()).status).toBe(0), 30_000);
+    await eventually(async () => expect((await check()).status).toBe(0));
     // A client that needed a connection of its own would fail.
     const alone = [...shared, "-o", "ProxyCommand=false"];
     const all = Array.from({ length: 6 }, (_, n) =>
@@ -323,9 +323,9 @@ test("a fork has a host key of its own, and a client that knows its parent's not
 test("a client that is killed takes its commands along, and nothing else", async () => {
   const before = ssh.start([host, "echo begun > begun; sleep 3377"]);
   const count = () => inGuest("pgrep -xfc 'sleep 3377' || true");
-  await eventually(async () => expect(await count()).toBe("1\n"), 30_000);
+  await eventually(async () => expect(await count()).toBe("1\n"));
   before.kill("SIGKILL");
-  await eventually(async () => expect(await count()).toBe("0\n"), 30_000);
+  await eventually(async () => expect(await count()).toBe("0\n"));
   expect((await ssh.ssh([host, "cat begun"])).stdout).toBe("begun\n");
 });
 

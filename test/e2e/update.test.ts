@@ -32,7 +32,7 @@ beforeAll(async () => {
   await chmod(folder, 0o755);
   first = await makeCopy(ROOT, join(folder, "copies"));
   schema = (await readdir(join(first.path, MIGRATIONS))).filter((name) => name.endsWith(".sql")).length;
-}, 120_000 * SLOWNESS);
+}, 300_000 * SLOWNESS);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 /** A version with one more migration than another one. */
@@ -50,7 +50,7 @@ async function versionAfter(root: string, name: string, number: number, sql: str
 async function vivOf(root: string, ...argv: string[]): Promise<{ code: number; text: string }> {
   const main = join(root, "packages/cli/src/main.ts");
   const env = { PATH: process.env.PATH, HOME: folder, VIV_WARM_MACHINES: "0" };
-  return await run(process.execPath, [main, ...argv], { env, timeout: 100_000 * SLOWNESS }).then(
+  return await run(process.execPath, [main, ...argv], { env, timeout: 200_000 * SLOWNESS }).then(
     ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr }),
     ({ code, stdout, stderr }) => ({ code, text: stdout + stderr }),
   );
@@ -167,5 +167,5 @@ test(
     for (const id of [made.live, made.paused, made.attached])
       await clientOf(service.facts).sessions.delete(id);
   },
-  240_000 * SLOWNESS,
+  600_000 * SLOWNESS,
 );

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import type { OrgRecord } from "@vivarium/contract/api";
 import { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/free-port.ts";
 import { readProcess } from "../support/host-processes.ts";
 import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
@@ -81,7 +81,7 @@ test("the organisation's capacity counts the machine that waits", async () => {
   await warmPid();
   await eventually(async () => {
     expect((await org()).capacity.pool).toEqual([BASE]);
-  }, 10_000);
+  });
 });
 
 test("the metrics count it", async () => {
@@ -89,7 +89,7 @@ test("the metrics count it", async () => {
   await eventually(async () => {
     const text = await (await fetch(`http://${metricsAddress}/metrics`)).text();
     expect(text).toContain('vivarium_warm_machines{kind="baseline",template="base",size="small"} 1\n');
-  }, 10_000);
+  });
 });
 
 test("a create takes the machine that waits, and it is the session's own in everything", async () => {
@@ -180,12 +180,12 @@ test("a template that is used again and again has a waiting machine, of which no
   for (const id of ids) await client.sessions.delete(id);
   await client.templates.delete("hot");
   // Waiting machines are removed with their template.
-  await eventually(() => expect(machineProcesses().length).toBeLessThanOrEqual(1), 10_000);
+  await eventually(() => expect(machineProcesses().length).toBeLessThanOrEqual(1));
 });
 
 test("kill -9 of the node leaves no orphan; another machine waits soon after", async () => {
   const waiting = await warmPid();
   process.kill(servicePid(own.facts, "node"), "SIGKILL");
-  await eventually(() => expect(readProcess(waiting)).toBeUndefined(), 20_000);
+  await eventually(() => expect(readProcess(waiting)).toBeUndefined());
   expect(await warmPid([waiting])).not.toBe(waiting);
 });

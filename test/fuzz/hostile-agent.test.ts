@@ -191,7 +191,7 @@ test.each([
   ["empty data", () => h2Frame(TYPE.data, 0, 1, NOTHING)],
 ])(
   "a flood of %s ends its own call and harms no other machine",
-  { timeout: 60_000 * SLOWNESS },
+  { timeout: 120_000 * SLOWNESS },
   async (_title, frame) => {
     const flood = Buffer.concat(Array.from({ length: 4_000 }, (_, i) => frame(i)));
     const head = (id: number) => h2Frame(TYPE.headers, FLAG.endHeaders, id, STATUS_200);

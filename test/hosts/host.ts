@@ -5,7 +5,7 @@ import { openSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "../support/free-port.ts";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 
 const MEMORY = "8G";
 const SSH_LIMIT_MS = 300_000;

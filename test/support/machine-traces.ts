@@ -39,8 +39,10 @@ export function machineTraces(dataDir: string): MachineTraces {
     slots: slots.length,
     netns: slots.filter((n) => existsSync(`/run/netns/viv-${n}`)).length,
     links: slots.filter((n) => links.includes(`viv${n}`)).length,
+    // A group goes before its slot: one that another service removes meanwhile is gone when its slot is free.
     groups: machineGroups().filter(
-      ({ slot }) => slots.includes(slot) || !existsSync(join(SLOTS_DIR, `${slot}`)),
+      ({ slot, path }) =>
+        slots.includes(slot) || (!existsSync(join(SLOTS_DIR, `${slot}`)) && existsSync(path)),
     ).length,
     folders: machineFolders(dataDir),
   };

@@ -9,11 +9,11 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import type { TestProject } from "vitest/node";
 import { endWithMe } from "./end-with-me.ts";
 import { eventually } from "./eventually.ts";
-import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
 import { killMachines, type MachineTraces, machineTraces } from "./machine-traces.ts";
 

@@ -77,7 +77,7 @@ export class Terminal extends Socket {
     return last?.[0] === 0x05 ? last.readInt32BE(1) : undefined;
   }
 
-  async shows(pattern: RegExp, withinMs = 20_000): Promise<string> {
+  async shows(pattern: RegExp, withinMs = 60_000): Promise<string> {
     return await eventually(() => {
       const found = pattern.exec(this.text)?.[0];
       if (found === undefined)

@@ -16,7 +16,7 @@ const PROGRAM = path.join(import.meta.dirname, "../test-support/unpack-process.t
 const WINDOWS = 12;
 /** Steps of the process after which it is killed: it has one for each window, and two after them. */
 const KILLS = size({ ci: 3, full: WINDOWS + 3 });
-const PATIENCE_MS = size({ ci: 1, full: 5 }) * 60_000 * SLOWNESS;
+const PATIENCE_MS = size({ ci: 2, full: 5 }) * 60_000 * SLOWNESS;
 const afterSteps = (kill: number) => Math.round((kill * (WINDOWS + 2)) / Math.max(1, KILLS - 1));
 
 /** Kills the process once it has done so many steps. */

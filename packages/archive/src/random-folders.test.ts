@@ -11,7 +11,7 @@ import { readBack } from "./read-back.ts";
 import { unpackFolder } from "./unpack.ts";
 
 const RUNS = size({ ci: 15, full: 300 });
-const PATIENCE_MS = size({ ci: 1, full: 10 }) * 60_000 * SLOWNESS;
+const PATIENCE_MS = size({ ci: 2, full: 10 }) * 60_000 * SLOWNESS;
 const MOST_BYTES = 3 * WINDOW;
 
 /** Places at and around the borders of blocks and windows, and anywhere. */

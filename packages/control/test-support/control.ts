@@ -120,6 +120,16 @@ export class Control {
     return answer;
   }
 
+  /** Changes what the node says of itself, and returns once control knows it. */
+  async offer(change: Partial<FakeNode["info"]>): Promise<void> {
+    this.node.info = { ...this.node.info, ...change };
+    // A check of health asks the node, and is late if this process is stalled.
+    await eventually(async () => {
+      const { status, text } = await this.ask("GET /v1/healthz", { key: null });
+      if (status !== 200) throw new Error(`the node's answer did not arrive: ${text}`);
+    });
+  }
+
   async destroyAll(): Promise<void> {
     const { body } = await this.ask("GET /v1/sessions?limit=500");
     for (const { session_id } of body.sessions) await this.ask(`DELETE /v1/sessions/${session_id}`);
@@ -198,8 +208,10 @@ export async function startControl({
 
 /** Maximum that one check counts towards the timeout, so that a stalled test process does not use it up. */
 const MAX_CHECK_MS = 100;
+/** Only what never comes is waited for as long as this. */
+const PATIENCE_MS = 30_000;
 
-export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_000): Promise<T> {
+export async function eventually<T>(check: () => Promise<T> | T, withinMs = PATIENCE_MS): Promise<T> {
   for (let waited = 0; ; ) {
     const began = performance.now();
     try {

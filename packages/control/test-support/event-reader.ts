@@ -53,7 +53,7 @@ export class Reader {
   async untilEnd(): Promise<void> {
     await eventually(() => {
       if (!this.hasEnded) throw new Error("the stream has not ended");
-    }, 15_000);
+    });
   }
 
   close(): void {

@@ -1,9 +1,9 @@
 /** A control plane in a separate process, on the database and node of the test, that the test kills. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { expect } from "vitest";
 import { type Control, eventually } from "./control.ts";
 
@@ -143,13 +143,4 @@ async function withProcess<T>(
 function kekEnvironment({ settings: { kekSource } }: Control): Record<string, string> {
   if (kekSource?.kind === "text") return { VIV_KEK: kekSource.text };
   return kekSource?.kind === "file" ? { VIV_KEK_FILE: kekSource.file } : {};
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no port was given");
-  return address.port;
 }

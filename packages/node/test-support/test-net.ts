@@ -6,6 +6,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { hostTable } from "../src/host/host-network.ts";
@@ -32,6 +33,8 @@ export const NEVER_HERE = ["10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "203.0
 export const GATEWAY_UID = 64_123;
 const OTHER_UID = 64_124;
 const QUICK_MS = 700;
+/** Time without a packet after which no more are on their way. */
+const SETTLED_MS = 50;
 
 interface Received {
   kind: string;
@@ -263,17 +266,28 @@ ${KINDS.map((kind) => `  counter n_${kind} { }`).join("\n")}
   }
 }`;
 
-async function readArrived(outsideNs: string): Promise<Record<(typeof KINDS)[number], number>> {
+type Arrived = Record<(typeof KINDS)[number], number>;
+
+/** All that arrived until nothing more comes: on a busy host, packets are on their way for a while. */
+async function readArrived(outsideNs: string): Promise<Arrived> {
+  const sum = await takeArrived(outsideNs);
+  for (let isOver = false; !isOver; ) {
+    await sleep(SETTLED_MS);
+    const more = await takeArrived(outsideNs);
+    for (const kind of KINDS) sum[kind] += more[kind];
+    isOver = KINDS.every((kind) => more[kind] === 0);
+  }
+  return sum;
+}
+
+async function takeArrived(outsideNs: string): Promise<Arrived> {
   const { nftables } = JSON.parse(
     await nftIn(outsideNs, ["-j", "reset", "counters", "table", "inet", "seen"]),
   );
   const packets = (kind: string) =>
     nftables.find((item: { counter?: { name: string } }) => item.counter?.name === `n_${kind}`)?.counter
       .packets ?? 0;
-  return Object.fromEntries(KINDS.map((kind) => [kind, packets(kind)])) as Record<
-    (typeof KINDS)[number],
-    number
-  >;
+  return Object.fromEntries(KINDS.map((kind) => [kind, packets(kind)])) as Arrived;
 }
 
 async function dropRules(netns: string, table: string, chain: string, text: string): Promise<void> {

@@ -329,7 +329,7 @@ describe("time", () => {
   });
 
   test("of a connection that is made is not up when its own is", async () => {
-    const connectMs = 500;
+    const connectMs = 1_500;
     serveLayer((_, response) => {
       response.writeHead(200, whole).write(CONTENT.subarray(0, 1_000));
       setTimeout(() => response.end(CONTENT.subarray(1_000)), 2 * connectMs);

@@ -1,11 +1,11 @@
 /** Debian's container registry as a process of a test (scripts/fetch-registry), over a directory of its own or a shared one. */
 import { execFileSync, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { type KeyPair, makeAuthority, signServer } from "@vivarium/kit/certificates";
+import { freePort } from "@vivarium/kit/test-support/free-port";
 import { endServer, fetchedProgram, untilAnswering } from "@vivarium/kit/test-support/server-process";
 import type { Dial } from "../src/dial.ts";
 import { type MadeImage, sha256 } from "./image.ts";
@@ -97,19 +97,6 @@ async function authorityOf(directory: string, host: string): Promise<KeyPair> {
   await writeFile(join(directory, "server.pem"), certificatePem);
   await writeFile(join(directory, "server.key"), keyPem);
   return authority;
-}
-
-/** Below the ephemeral ports of Linux, which an outgoing connection could take before the registry listens. */
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(20_000, 32_000);
-    const server = createServer();
-    const isFree = await new Promise<boolean>((resolve) => {
-      server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (isFree) await new Promise((resolve) => server.close(resolve));
-    if (isFree) return port;
-  }
 }
 
 /** Uploads an image under a tag, and its documents by digest. The registry must not want a credential. */

@@ -138,10 +138,10 @@ export function execs(one: OneMachine): void {
 
     test("ends 500 ms after its main process although a child keeps the pipe open", async () => {
       const startedAt = Date.now();
-      const done = await one.node.exec(machineId, { argv: sh("sleep 20 & echo left") });
+      const done = await one.node.exec(machineId, { argv: sh("sleep 90 & echo left") });
       expect(done.stdout.toString()).toBe("left\n");
       expect(done.exit?.exit_code).toBe(0);
-      expect(Date.now() - startedAt).toBeLessThan(15_000);
+      expect(Date.now() - startedAt).toBeLessThan(60_000);
     });
 
     test("runs beside others", async () => {

@@ -276,11 +276,16 @@ fn grandchildren_outlive_their_process_but_not_its_log() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
-        let mark = machine.room.path().join("late");
-        let line = format!("(sleep 1; echo dropped; echo x > {}; sleep 1000) & echo $!", mark.display());
+        let (go, mark) = (machine.room.path().join("go"), machine.room.path().join("late"));
+        let line = format!(
+            "(until [ -e {} ]; do sleep 0.02; done; echo dropped; echo x > {}; sleep 1000) & echo $!",
+            go.display(),
+            mark.display()
+        );
         start(&host, script("x", &line)).await;
         let logs = read_logs(&host, "x", "?follow=true").await;
         assert_eq!(logs.end, whole());
+        fs::write(&go, "").unwrap();
         let grandchild: Value = serde_json::from_slice(&logs.stdout).unwrap();
         until(|| mark.exists()).await;
         assert!(lives(&grandchild));

@@ -1,9 +1,10 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { ipv4AddressesOfHost } from "@vivarium/kit/host-addresses";
+import { isOpen, type Opening } from "@vivarium/kit/ipv4-openings";
+import { inNetworkWith } from "@vivarium/kit/test-support/network-with-address";
 import { expect, onTestFinished, test } from "vitest";
-import { checkSettings, privateOpenOf } from "./check-settings.ts";
+import { checkSettings } from "./check-settings.ts";
 
 test("settings that open private addresses are checked before anything starts", async () => {
   await checkSettings({ childEnv: {} });
@@ -24,9 +25,15 @@ test("a bucket is checked before anything starts", async () => {
   );
 });
 
-test("no address of this host is open, named alone or in a range", () => {
-  for (const own of ipv4AddressesOfHost().filter((address) => /^(10|192\.168)\./.test(address)))
-    expect(() => privateOpenOf({ VIV_PRIVATE_OPEN: `${own}:443` })).toThrow("an address of this host");
+test("no address of this host is open, named alone or in a range", async () => {
+  const [own, other] = ["10.44.5.6", "10.44.5.7"];
+  const code = `import { privateOpenOf } from ${JSON.stringify(new URL("check-settings.ts", import.meta.url).href)};
+    const open = (text) => privateOpenOf({ VIV_PRIVATE_OPEN: text });
+    const refusalOf = (text) => { try { open(text); } catch (error) { return error.message; } };
+    console.log(JSON.stringify([refusalOf("${own}:443"), refusalOf("${other}:443"), open("10.44.5.0/24:443")]));`;
+  const [refused, admitted, range] = (await inNetworkWith(own, code)) as [string, null, Opening[]];
+  expect([refused, admitted]).toEqual([expect.stringContaining("an address of this host"), null]);
+  expect([isOpen(range, own, 443), isOpen(range, other, 443)]).toEqual([false, true]);
 });
 
 test.each([

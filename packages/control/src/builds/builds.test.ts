@@ -40,11 +40,7 @@ const create = (body: object) => control.ask("POST /v1/sessions", { body });
 const addImage = (reference = IMAGE, login?: { username: string; password: string }) =>
   control.node.images.set(reference, { layers: [1000, 24], ...(login && { login }) });
 
-/** Changes what the node says of itself, and waits until control has noticed. */
-async function offer(change: Partial<Control["node"]["info"]>): Promise<void> {
-  control.node.info = { ...control.node.info, ...change };
-  await control.ask("GET /v1/healthz");
-}
+const offer = (change: Partial<Control["node"]["info"]>) => control.offer(change);
 
 /** Stops builds at the beginning of a stage, until the result is called. */
 function hold(at: BuildStage = "pull"): () => void {

@@ -234,7 +234,7 @@ test("a session that may have many commands has no such end", async () => {
 
 test("a run, which renews a lease of its own, is not put off by a caller's command", async () => {
   const id = await control.createLive({ name: randomId() });
-  const lease = new Date(Date.now() + 5_000);
+  const lease = new Date(Date.now() + 60_000);
   await control.sql.query(
     "update sessions set origin = 'run', destroy_on_completion = true, destroy_after = $2 where id = $1",
     [id, lease],

@@ -34,7 +34,7 @@ const asked = () => control.node.guestCalls.map(({ call, query }) => ({ call, qu
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
-    15_000,
+    30_000,
   );
 
 describe("read", () => {

@@ -94,7 +94,7 @@ const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
-    15_000,
+    30_000,
   );
 
 describe("upload", () => {

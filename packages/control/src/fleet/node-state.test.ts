@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { NodeClient } from "./node-client.ts";
 import { NodeError } from "./node-error.ts";
@@ -43,7 +42,7 @@ test("a node that does not answer is waited for once, and asked again later", as
   expect(await state.current()).toBeUndefined();
   expect(reads).toBe(1);
   answer = async () => INFO;
-  await vi.waitFor(async () => expect(await state.current()).toBe(INFO), 5_000 * SLOWNESS);
+  await expect.poll(() => state.current()).toBe(INFO);
 });
 
 test("its last report is used while it is away", async () => {
@@ -54,4 +53,15 @@ test("its last report is used while it is away", async () => {
   expect(await state.current()).toBe(INFO);
   expect(reads).toBe(2);
   vi.restoreAllMocks();
+});
+
+test("of two reads that overlap the later one counts, also when its answer comes first", async () => {
+  const [earlier, later] = [Promise.withResolvers<NodeInfo>(), { node_id: "later" } as NodeInfo];
+  answer = () => earlier.promise;
+  const first = state.refresh();
+  answer = async () => later;
+  expect(await state.refresh()).toBe(later);
+  earlier.resolve(INFO);
+  expect(await first).toBe(INFO);
+  expect(state.lastKnown).toBe(later);
 });

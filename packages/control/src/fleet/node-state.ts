@@ -13,6 +13,9 @@ export class NodeState {
   #askedAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
   #isAway = false;
+  /** Numbers of the read that began last, and of the one whose answer is kept. */
+  #lastRead = 0;
+  #keptRead = 0;
 
   constructor(nodes: NodeClient) {
     this.#nodes = nodes;
@@ -24,10 +27,15 @@ export class NodeState {
   }
 
   async refresh(signal?: AbortSignal): Promise<NodeInfo> {
-    this.#info = await this.#nodes.info(signal);
+    const read = ++this.#lastRead;
+    const info = await this.#nodes.info(signal);
+    // Reads overlap: the answer to one that began later is the newer one, whichever comes last.
+    if (read < this.#keptRead) return info;
+    this.#keptRead = read;
+    this.#info = info;
     this.#isAway = false;
     this.#askedAt = performance.now();
-    return this.#info;
+    return info;
   }
 
   /** A report of the last two seconds, or the last one if the node is down. */

@@ -1,5 +1,6 @@
 /** Requests that Node would answer by itself, byte by byte, over TCP. */
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
@@ -143,8 +144,9 @@ test.each([
   const socket = connect(Number(url.port), "127.0.0.1");
   const head = ["POST /v1/sessions HTTP/1.1", "host: x", AUTH, "content-length: 100"];
   socket.write(`${lines(...head)}{"name":`);
-  await arrived;
+  const [incoming] = (await arrived) as [IncomingMessage];
   // Its body is read once its key has been looked up.
+  await eventually(() => expect(incoming.readableFlowing).not.toBeNull());
   await new Promise((resolve) => setTimeout(resolve, 200));
   leave(socket);
   await eventually(() =>

@@ -68,7 +68,7 @@ async function expectNothingLeftOver(): Promise<void> {
     expect([...kept].filter((id) => !control.node.snapshots.has(id))).toEqual([]);
     expect([...control.node.machines.keys()].sort()).toEqual(await machinesOf(["live"]));
     expect([...control.node.machines.values()].filter(({ state }) => state !== "running")).toEqual([]);
-  }, 10_000);
+  });
 }
 
 test.each([1, 2, 3, 4, 5, 6, 7, 8])("any simultaneous requests, seed %i", async (seed) => {

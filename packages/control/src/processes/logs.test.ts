@@ -32,7 +32,7 @@ const writes = (write: (out: Output) => void, state = "exited") => {
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
-    15_000,
+    30_000,
   );
 
 describe("buffered", () => {

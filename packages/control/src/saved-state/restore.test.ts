@@ -256,17 +256,19 @@ describe("before the switch", () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     const loading = Promise.withResolvers<void>();
+    const loaded = Promise.withResolvers<void>();
     control.node.onStart = () => {
       loading.resolve();
-      return new Promise((resolve) => setTimeout(resolve, 100));
+      return loaded.promise;
     };
     const asked = restore(id, chk);
     await loading.promise;
     await control.node.goDown();
+    loaded.resolve();
     expect((await asked).body.code).toBe("session_node_unavailable");
     control.node.onStart = () => {};
     await control.node.listen();
-    await eventually(async () => expect((await rowOf(id)).op).toBe(null), 10_000);
+    await eventually(async () => expect((await rowOf(id)).op).toBe(null));
     expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
     await eventually(() => expect(machinesOf(id)).toEqual([["1", "running"]]));
   });

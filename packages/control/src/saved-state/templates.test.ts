@@ -14,7 +14,7 @@ afterEach(async () => {
   await control.sql.query("delete from templates");
   await control.sql.query("delete from template_names");
   control.node.snapshots.clear();
-  control.node.info = { ...control.node.info, damaged_snapshots: [] };
+  await control.offer({ damaged_snapshots: [] });
 });
 afterAll(() => control.close());
 
@@ -35,11 +35,7 @@ const OFFICIAL = {
   memory: true,
 };
 
-/** Changes the baselines of the node, and waits until control has noticed. */
-async function offer(baselines: Control["node"]["info"]["baselines"]): Promise<void> {
-  control.node.info = { ...control.node.info, baselines };
-  await control.ask("GET /v1/healthz");
-}
+const offer = (baselines: Control["node"]["info"]["baselines"]) => control.offer({ baselines });
 
 test("a live session is saved and stays live", async () => {
   const id = await control.createLive({ size: "medium" });
@@ -257,7 +253,7 @@ test("a damaged template fails the first session that loads it, and later create
     ]);
     expect(answer.body.error).toMatch(/^template: the saved state of version 2 of tools is damaged/);
   }
-  await control.ask("GET /v1/healthz");
+  await control.offer({});
   const ready = { version: "1", status: "ready", versions: ["1"] };
   expect((await control.ask("GET /v1/templates/tools@1")).body).toMatchObject(ready);
   const damaged = { version: "2", status: "failed", versions: ["1"] };

@@ -9,9 +9,16 @@ beforeAll(async () => {
 afterAll(() => control.close());
 
 const health = () => control.ask("GET /v1/healthz", { key: null });
+/** The answer once all parts of the service have answered it in time, which they have not while this process is stalled. */
+const healthInTime = () =>
+  eventually(async () => {
+    const answer = await health();
+    expect(answer.status).toBe(200);
+    return answer;
+  });
 
 test("a well service says so without a credential", async () => {
-  const { status, body } = await health();
+  const { status, body } = await healthInTime();
   expect(status).toBe(200);
   expect(body).toEqual({
     status: "ok",
@@ -24,9 +31,9 @@ test("a well service says so without a credential", async () => {
 test("a node of which some saved states are emulated is mixed, with their number", async () => {
   const whole = control.node.info;
   control.node.info = { ...whole, isolation: "mixed", emulated_states: 3 };
-  expect((await health()).body).toMatchObject({ status: "ok", isolation: "mixed", emulated_states: 3 });
+  expect((await healthInTime()).body).toMatchObject({ status: "ok", isolation: "mixed", emulated_states: 3 });
   control.node.info = { ...whole, isolation: "kvm" };
-  const { body } = await health();
+  const { body } = await healthInTime();
   expect([body.isolation, body.emulated_states]).toEqual(["kvm", undefined]);
   control.node.info = whole;
 });
@@ -34,7 +41,7 @@ test("a node of which some saved states are emulated is mixed, with their number
 test("a failed check degrades the service, which still answers 200", async () => {
   const whole = control.node.info;
   control.node.info = { ...whole, disk: { free_bytes: 1, total_bytes: 100 }, baselines: [] };
-  const { status, body } = await health();
+  const { status, body } = await healthInTime();
   expect([status, body.status, body.checks.disk, body.checks.images]).toEqual([
     200,
     "degraded",
@@ -42,6 +49,7 @@ test("a failed check degrades the service, which still answers 200", async () =>
     "fail",
   ]);
   control.node.info = whole;
+  await control.offer({});
 });
 
 test.each([
@@ -61,21 +69,30 @@ test.each([
     "ok",
   ],
 ])("a node that can start %s alone", async (_title, baselines, images) => {
-  const whole = control.node.info;
-  control.node.info = { ...whole, baselines };
-  const { body } = await health();
-  control.node.info = whole;
+  const { baselines: all } = control.node.info;
+  control.node.info = { ...control.node.info, baselines };
+  const { body } = await healthInTime();
+  await control.offer({ baselines: all });
   expect([body.checks.images, body.status]).toEqual([images, images === "ok" ? "ok" : "degraded"]);
 });
 
 test("a node that is away or hangs makes the service unavailable within a second", async () => {
   await control.node.goDown();
-  const startedAt = Date.now();
-  const answer = await health();
-  expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([503, "unavailable", "5"]);
-  expect(Date.now() - startedAt).toBeLessThan(1000);
+  const looks: number[] = [];
+  // A process that is stalled is late by that; one that waits for its node is late at every look.
+  while (looks.length < 5 && !looks.some((ms) => ms < 1000)) {
+    const startedAt = performance.now();
+    const answer = await health();
+    expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([
+      503,
+      "unavailable",
+      "5",
+    ]);
+    looks.push(performance.now() - startedAt);
+  }
+  expect(Math.min(...looks)).toBeLessThan(1000);
   await control.node.listen();
-  expect((await health()).status).toBe(200);
+  expect((await healthInTime()).status).toBe(200);
 });
 
 test("the organisation's capacity and limits", async () => {
@@ -116,6 +133,7 @@ test("warm machines of saved states are shown to the owners of their templates",
   );
   expect(await pool(await control.addKey())).toEqual([base]);
   control.node.info = whole;
+  await control.offer({});
   await control.destroyAll();
 });
 

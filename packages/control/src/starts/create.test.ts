@@ -311,27 +311,22 @@ test("a key may have its own ceiling", async () => {
 });
 
 test("a size that no node can start is refused, with another error than for a node that is away", async () => {
-  const everything = control.node.info;
-  control.node.info = {
-    ...everything,
+  const { baselines } = control.node.info;
+  await control.offer({
     baselines: ["1", "2"].map((version) => ({ template: "base", size: "small", version })),
-  };
-  await control.ask("GET /v1/healthz");
+  });
   const answer = await create({ size: "large" });
   expect([answer.status, answer.body.code]).toEqual([503, "size_unavailable"]);
   expect(answer.headers["retry-after"]).toBeUndefined();
   expect(answer.body.error).toBe("size: large can be started on no node; available: small");
-  control.node.info = everything;
-  await control.ask("GET /v1/healthz");
+  await control.offer({ baselines });
 });
 
 test("a node with too little free disk refuses a create, with Retry-After", async () => {
-  control.node.info = { ...control.node.info, has_disk_room: false };
-  await control.ask("GET /v1/healthz");
+  await control.offer({ has_disk_room: false });
   const answer = await create();
   expect([answer.status, answer.body.code]).toEqual([503, "node_disk_pressure"]);
   expect(answer.headers["retry-after"]).toBe("30");
-  control.node.info = { ...control.node.info, has_disk_room: true };
-  await control.ask("GET /v1/healthz");
+  await control.offer({ has_disk_room: true });
   expect((await create()).status).toBe(200);
 });

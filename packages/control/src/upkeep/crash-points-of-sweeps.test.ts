@@ -4,9 +4,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, killSweepingAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
 
-const PATIENCE_MS = 90_000 * SLOWNESS;
+const PATIENCE_MS = 180_000 * SLOWNESS;
 /** Claims last five seconds, a snapshot is looked at twice, and the machine may be busy. */
-const CLEARED_MS = 30_000;
+const CLEARED_MS = 60_000;
 
 let control: Control;
 beforeAll(async () => {

@@ -329,7 +329,7 @@ class Lane {
   }
 
   async #untilAsExpected(): Promise<void> {
-    await eventually(() => this.#checkState(), 15_000).catch(async (error: Error) => {
+    await eventually(() => this.#checkState()).catch(async (error: Error) => {
       error.message += `\nin the row: ${JSON.stringify(await this.#row())}`;
       throw error;
     });

@@ -54,12 +54,14 @@ async function pass(ms: number): Promise<void> {
   await control.app.checkDeadlines();
 }
 const untilState = (id: string, state: string) =>
-  eventually(async () => expect(await stateOf(id)).toBe(state), 15_000);
+  eventually(async () => expect(await stateOf(id)).toBe(state));
 
 test("a session whose keep_alive process runs is not idle, however long it runs", async () => {
   const id = await withProcess({}, true);
-  for (let i = 0; i < 5; i++) await pass(2 * MINUTE);
-  await eventually(() => expect(lists).toBeGreaterThanOrEqual(3));
+  for (let i = 0; i < 5; i++) {
+    await pass(2 * MINUTE);
+    await eventually(() => expect(lists).toBeGreaterThan(i));
+  }
   expect(await stateOf(id)).toBe("live");
 });
 
@@ -103,7 +105,7 @@ test("a machine that cannot be asked is paused only after ten minutes", async ()
     throw new Refusal("agent_unavailable");
   };
   await pass(5 * MINUTE);
-  await eventually(() => expect(lists).toBeGreaterThanOrEqual(1), 15_000);
+  await eventually(() => expect(lists).toBeGreaterThanOrEqual(1));
   expect(await stateOf(id)).toBe("live");
   await pass(7 * MINUTE);
   await untilState(id, "paused");
@@ -138,7 +140,7 @@ test("a keep_alive process that runs again after a wake keeps the session awake 
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await control.ask(`POST /v1/sessions/${id}/resume`);
   await pass(2 * MINUTE);
-  await eventually(() => expect(lists).toBeGreaterThanOrEqual(1), 15_000);
+  await eventually(() => expect(lists).toBeGreaterThanOrEqual(1));
   expect(await stateOf(id)).toBe("live");
 });
 

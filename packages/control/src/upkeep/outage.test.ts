@@ -124,7 +124,7 @@ test("ten minutes without a database destroy nothing, and carry out every overdu
       wokenBeforeItsEnd: "live",
       pausing: "paused",
     });
-  }, 15_000);
+  });
   expect((await pauseAnswer).status).toBe(200);
   // Time in which anything would happen a second time.
   await new Promise((resolve) => setTimeout(resolve, 1_500));

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import type { Build } from "./build.ts";
 import { become } from "./build.ts";
 import { BuildError } from "./build-error.ts";
@@ -37,11 +37,10 @@ async function open() {
   const deps = { config: { dataDir }, log: createLog("test", "silent") } as unknown as BuildDeps;
   const builds = await Builds.open(deps, run);
   const beganOf = async (id: string) => {
-    await vi.waitFor(() => expect(began.at(-1)?.build.status.build_id).toBe(id));
+    await expect.poll(() => began.at(-1)?.build.status.build_id).toBe(id);
     return began.at(-1) as (typeof began)[number];
   };
-  const until = (id: string, state: string) =>
-    vi.waitFor(() => expect(builds.find(id)).toMatchObject({ state }));
+  const until = (id: string, state: string) => expect.poll(() => builds.find(id)).toMatchObject({ state });
   return { builds, beganOf, until };
 }
 
@@ -83,7 +82,7 @@ it("keeps a credential in memory alone, and only while the build needs it", asyn
   expect(texts.join()).not.toContain("canary");
   end();
   await until(idOf(1), "ready");
-  await vi.waitFor(() => expect(build.credential).toBeUndefined());
+  await expect.poll(() => build.credential).toBeUndefined();
 });
 
 it("ends the work of a build that is deleted before the call returns, and begins the next one", async () => {

@@ -210,7 +210,7 @@ describe("exec frames", () => {
     const connected = await connectTo({
       handle: (_request, response) => response.write(encodeFrame(FRAME.stdout, "x")),
     });
-    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 * SLOWNESS }, 100 * SLOWNESS);
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 200 * SLOWNESS }, 800 * SLOWNESS);
     await expect(stream.resume().toArray()).rejects.toThrow("did not end the command at its time limit");
   });
 

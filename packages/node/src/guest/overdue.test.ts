@@ -10,6 +10,8 @@ import { AgentClient } from "./client.ts";
 import { callGuest } from "./json-calls.ts";
 import { readContent, readList, readLog } from "./streams.ts";
 
+/** Longer than this process is not run for: what an agent says must arrive before its silence counts. */
+const SILENT_MS = 1_000 * SLOWNESS;
 const never = new AbortController().signal;
 const LIST_CALL = guestCall("GET", "/v1/files/list?path=.") as ReturnType<typeof guestCall> & ListCall;
 const OUT = encodeFrame(FRAME.stdout, "x");
@@ -41,7 +43,7 @@ describe("an answer that is late", () => {
   ])("%s ends its stream (%s %s is refused with %s)", async (_title, method, path, code) => {
     for (const serve of [() => {}, (stream: ServerHttp2Stream) => stream.respond({ ":status": 200 })]) {
       const { closed } = await connectTo(serve);
-      const call = { ...guestCall(method, path), limitMs: 200 * SLOWNESS } as ReturnType<typeof guestCall> &
+      const call = { ...guestCall(method, path), limitMs: SILENT_MS } as ReturnType<typeof guestCall> &
         JsonCall;
       await expect(callGuest(client, call, undefined, never)).rejects.toMatchObject({ code });
       expect(await closed).toBe(constants.NGHTTP2_CANCEL);
@@ -57,12 +59,7 @@ describe("a stream that falls silent", () => {
       stream.respond({ ":status": 200, "content-length": 10 });
       stream.write("123");
     });
-    const content = await readContent(
-      client,
-      guestCall("GET", "/v1/files/read?path=a"),
-      never,
-      200 * SLOWNESS,
-    );
+    const content = await readContent(client, guestCall("GET", "/v1/files/read?path=a"), never, SILENT_MS);
     await expect(content.stream.toArray()).rejects.toThrow("fell silent");
   });
 
@@ -72,7 +69,7 @@ describe("a stream that falls silent", () => {
       stream.write(encodeFrame(FRAME.items, '"a"\n'));
     });
     const list = await readList(client, LIST_CALL, never, {
-      silenceMs: 200 * SLOWNESS,
+      silenceMs: SILENT_MS,
       limitMs: 60_000 * SLOWNESS,
     });
     await expect(list.toArray()).rejects.toThrow("fell silent");
@@ -89,14 +86,9 @@ describe("a stream that falls silent", () => {
         FRAME.eof,
         JSON.stringify({ stdout_truncated: false, stderr_truncated: false }),
       );
-      setTimeout(() => stream.destroyed || stream.end(end), 600 * SLOWNESS);
+      setTimeout(() => stream.destroyed || stream.end(end), 3 * SILENT_MS);
     });
-    const log = await readLog(
-      client,
-      guestCall("GET", `/v1/processes/web/logs?${query}`),
-      never,
-      200 * SLOWNESS,
-    );
+    const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, SILENT_MS);
     if (isContinued) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
   });
@@ -109,7 +101,7 @@ describe("a slow list", () => {
       const dribble = setInterval(() => stream.write(encodeFrame(FRAME.items, "")), 20);
       stream.once("close", () => clearInterval(dribble));
     });
-    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 300 * SLOWNESS });
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: SILENT_MS });
     await expect(list.toArray()).rejects.toThrow("took too long");
     expect(await closed).toBe(constants.NGHTTP2_CANCEL);
   });
@@ -120,9 +112,9 @@ describe("a slow list", () => {
       stream.respond({ ":status": 200 });
       stream.end(frames);
     });
-    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 1000 * SLOWNESS });
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 2 * SILENT_MS });
     await expect.poll(() => list.isWaitingForReader).toBe(true);
-    await sleep(1500 * SLOWNESS);
+    await sleep(3 * SILENT_MS);
     expect(Buffer.concat(await list.toArray())).toEqual(frames);
   });
 });

@@ -41,7 +41,7 @@ beforeEach(async () => {
     ...THIS_HOST,
     root,
     systemdDir: "/nowhere",
-    endLimitMs: 300 * SLOWNESS,
+    endLimitMs: 2_000 * SLOWNESS,
   });
   const namespaces = new NamespacePool({ ...{ owner: dataDir, limit: 4096, cgroups, network, log } });
   deps = {
