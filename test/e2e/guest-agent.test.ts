@@ -32,8 +32,8 @@ describe("the agent", () => {
       expect(before).toBeGreaterThan(0);
       return after - before;
     };
-    // A busy host stalls the machine while its clock runs, which counts as the work of whoever was running. An agent that is busy
-    // itself is so at every look.
+    // A busy host stalls the machine while its clock runs, and the kernel counts that as work of the process that was running. An
+    // agent that is busy itself is so at every look.
     const looks: number[] = [];
     while (looks.length < MOST_LOOKS && !looks.some((at) => at <= IDLE_TICKS)) looks.push(await used());
     expect(Math.min(...looks), `ticks at each look: ${looks}`).toBeLessThanOrEqual(IDLE_TICKS);

@@ -336,7 +336,7 @@ async function openMany(): Promise<number[]> {
 /** Makes a change, and looks at once: of these connections none is open a second later, and what arrived until now is forgotten. */
 async function cutBy(change: () => Promise<unknown>, opened: number[]): Promise<void> {
   await change();
-  // What left before is on its way for a moment where processors are busy; these requests come behind it.
+  // Bytes that left before are on their way for a moment where processors are busy; these requests come behind them.
   for (let turn = 0; turn < 2; turn++) await (await fetch(`http://${PUBLIC.allowed}/`)).text();
   await network.world.take();
   await eventually(async () => {

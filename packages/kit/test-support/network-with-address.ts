@@ -1,4 +1,4 @@
-/** Runs code in a network with an address that the test chooses: those of this host come and go with its machines. */
+/** Runs code in a network with an address that the test chooses: those of this host come and go. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 

@@ -59,9 +59,9 @@ export function heldMachines(at: Setting): void {
       const started = Promise.withResolvers<void>();
       const listener = new AbortController();
       const { signal } = listener;
-      const untilTold = "until [ -e end ]; do sleep 0.1; done; echo done > ended";
+      const untilAsked = "until [ -e end ]; do sleep 0.1; done; echo done > ended";
       const command = at.node
-        .exec(source, { argv: sh(untilTold) }, { signal, onStarted: started.resolve })
+        .exec(source, { argv: sh(untilAsked) }, { signal, onStarted: started.resolve })
         .catch(() => {});
       await started.promise;
       expect(await put(id, liveCapture)).toMatchObject({ status: 200 });

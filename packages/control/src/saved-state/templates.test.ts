@@ -14,7 +14,7 @@ afterEach(async () => {
   await control.sql.query("delete from templates");
   await control.sql.query("delete from template_names");
   control.node.snapshots.clear();
-  await control.offer({ damaged_snapshots: [] });
+  control.node.info = { ...control.node.info, damaged_snapshots: [] };
 });
 afterAll(() => control.close());
 

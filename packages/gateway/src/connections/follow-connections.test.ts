@@ -123,7 +123,7 @@ const sessionLine = (seq: number, sent = active()): ConnectionLine => ({
 });
 /** A lease, and how much of it is left in the test of its end. */
 const LEASE_MS = 20_000;
-/** What must have been asked by then is asked at once, on a busy host too. */
+/** A request that is made at once arrives before that, on a busy host too. */
 const LEFT_MS = Math.min(5_000 * SLOWNESS, LEASE_MS);
 const leaseLine = (age_ms = 0): ConnectionLine => ({ type: "lease", age_ms });
 const onlyLine = (seq: number, ...session_ids: string[]): ConnectionLine => ({

@@ -16,11 +16,16 @@ const credential = { registry: "docker.io", username: "robot", password: "canary
 
 let dataDir: string;
 let dirOf: (id: string) => string;
+const opened: Builds[] = [];
 beforeEach(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), "builds-"));
   dirOf = (id) => path.join(dataDir, "pool/b", id);
 });
-afterEach(() => rm(dataDir, { recursive: true, force: true }));
+afterEach(async () => {
+  // A state may be shown before it is written.
+  for (const builds of opened.splice(0)) await builds.close();
+  await rm(dataDir, { recursive: true, force: true });
+});
 
 /** Builds whose work waits for the test, or for its end. */
 async function open() {
@@ -36,6 +41,7 @@ async function open() {
   };
   const deps = { config: { dataDir }, log: createLog("test", "silent") } as unknown as BuildDeps;
   const builds = await Builds.open(deps, run);
+  opened.push(builds);
   const beganOf = async (id: string) => {
     await expect.poll(() => began.at(-1)?.build.status.build_id).toBe(id);
     return began.at(-1) as (typeof began)[number];
