@@ -21,6 +21,8 @@ import {
   placesOf,
   SETTINGS_IN_DATA,
 } from "../install/installed.ts";
+import { writeNeedrestart } from "../install/needrestart.ts";
+import { placesIn } from "../install/places.ts";
 import {
   newSettings,
   readSettings,
@@ -39,6 +41,7 @@ import {
 } from "../install/systemd.ts";
 import { machinesUnit, readUnit, serviceUnit } from "../install/unit-text.ts";
 import { requireFreeAddress, urlOf } from "../supervisor/address.ts";
+import { requireData } from "../supervisor/data-in-use.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder, refuseCommand } from "../supervisor/lock.ts";
 import { ROOT } from "../supervisor/repository.ts";
@@ -120,6 +123,7 @@ async function installLocked(
   const before = installed.find((one) => one.name === name);
   const config = { ...caller, dataDir: dataDirFor(caller, options, before) };
   const { dataDir } = config;
+  await requireData(dataDir);
   const files = [places.settingsFile, path.join(dataDir, SETTINGS_IN_DATA)];
   const settings = await settingsText(name, files, { ...config, options });
   const wanted = { name, dataDir, settings: readSettings(settings) };
@@ -131,9 +135,11 @@ async function installLocked(
   const copy = await makeCopy(ROOT, copiesDir);
   terminal.note(`viv: ${copy.version} is in ${copy.path}`);
   await writeMachinesUnit();
+  await writeNeedrestart();
   const journalFile = journalFileOf(copiesDir);
   const facts = { name, dataDir, copy: copy.path, ...places, journalFile };
-  const unit = serviceUnit({ ...facts, systemd: await systemdVersion() });
+  const otherPlaces = placesIn(dataDir, wanted.settings);
+  const unit = serviceUnit({ ...facts, otherPlaces, systemd: await systemdVersion() });
   const after = { unit, settings };
   // The journal of a stuck update knows a version that served, and its rows.
   if (before && (isStuck || isUp(state, holder))) {

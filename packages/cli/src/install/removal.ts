@@ -7,16 +7,19 @@ import { mkdir, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
 import path from "node:path";
 import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { findAccount } from "@vivarium/kit/account";
+import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
+import { endMark, markOf } from "../supervisor/data-in-use.ts";
 import { removeHostTable } from "../supervisor/host-settings.ts";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
 import { emptyPlace } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
+import { hasNeedrestart, removeNeedrestart } from "./needrestart.ts";
 import { disown, ownedBy } from "./ownership.ts";
 import { OWN_GROUP, removeGroups, removeSlots, slotsOf } from "./slot-remains.ts";
 import { UNITS_DIR } from "./systemd.ts";
-import { readUnit } from "./unit-text.ts";
+import { machinesUnit, readUnit } from "./unit-text.ts";
 
 export interface Removal {
   name: string;
@@ -43,7 +46,7 @@ export interface Step {
 const DATA = [
   ...["control", "postgres", "pool", "qemu-root", "log", "run"],
   ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
-  ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", SETTINGS_IN_DATA],
+  ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", "data-id", SETTINGS_IN_DATA],
   ...[RESTORE_JOURNAL, `${RESTORE_JOURNAL}.tmp`],
 ];
 /** By these an uninstall knows a data directory (own-data-dir.ts). */
@@ -127,6 +130,9 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
             what: `unit ${machinesFile}`,
             isThere: async () => (await readUnitFile(machinesFile)) !== undefined,
             remove: async () => {
+              // The file remains until the unit is stopped: a repetition finds it.
+              await writeDurably(machinesFile, machinesUnit({ mayStop: true }), 0o644);
+              await must("systemctl", "daemon-reload");
               await must("systemctl", "stop", MACHINES_UNIT);
               await rm(machinesFile);
               await must("systemctl", "daemon-reload");
@@ -140,6 +146,7 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
 /** Steps that remove what all services of a host share. */
 function sharedSteps(): Step[] {
   return [
+    { what: "configuration of needrestart", isThere: () => hasNeedrestart(), remove: () => removeNeedrestart() },
     {
       what: "nft table inet vivarium, and the host's settings that nodes changed",
       isThere: async () => (await run("nft", "list", "table", "inet", "vivarium")).code === 0,
@@ -182,6 +189,12 @@ function userStep(user: string): Step {
 
 function dataSteps({ dataDir }: Removal): Step[] {
   return [
+    // First: a mark without its data would refuse a repetition.
+    {
+      what: `mark that ${dataDir} is in use on a disk of its own`,
+      isThere: async () => (await markOf(dataDir)) !== undefined,
+      remove: () => endMark(dataDir),
+    },
     {
       what: `data in ${dataDir}`,
       isThere: async () => (await ourData(dataDir)).length > 0,
