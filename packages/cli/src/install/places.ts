@@ -9,7 +9,9 @@ const NAMED_IN = ["VIV_IMAGES_DIR", "VIV_OBJECTS_DIR", "VIV_KEK_FILE", "VIV_OBJE
 export function placesIn(dataDir: string, settings: Settings): string[] {
   const named = NAMED_IN.map((name) => settings[name] ?? "").filter((value) => path.isAbsolute(value));
   const places = [dataDir, path.join(dataDir, "pool"), ...named];
-  return [...new Set([...named, ...places.map(withoutLinks)])].filter((place) => !places.slice(0, 2).includes(place));
+  return [...new Set([...named, ...places.map(withoutLinks)])].filter(
+    (place) => !places.slice(0, 2).includes(place),
+  );
 }
 
 function withoutLinks(place: string): string {

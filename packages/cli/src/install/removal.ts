@@ -146,7 +146,11 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
 /** Steps that remove what all services of a host share. */
 function sharedSteps(): Step[] {
   return [
-    { what: "configuration of needrestart", isThere: () => hasNeedrestart(), remove: () => removeNeedrestart() },
+    {
+      what: "configuration of needrestart",
+      isThere: () => hasNeedrestart(),
+      remove: () => removeNeedrestart(),
+    },
     {
       what: "nft table inet vivarium, and the host's settings that nodes changed",
       isThere: async () => (await run("nft", "list", "table", "inet", "vivarium")).code === 0,

@@ -18,7 +18,10 @@ export async function requireData(dataDir: string): Promise<void> {
 export async function lackOfData(dataDir: string): Promise<{ found: string; remedy: string } | undefined> {
   const { code, stderr } = await call(dataDir);
   if (code === 0) return undefined;
-  const [found = "", ...remedy] = stderr.trim().replace(/^require-data: /, "").split("\n");
+  const [found = "", ...remedy] = stderr
+    .trim()
+    .replace(/^require-data: /, "")
+    .split("\n");
   return { found: found || `exit code ${code} of ${REQUIRE_DATA}`, remedy: remedy.join(" ") };
 }
 

@@ -44,6 +44,14 @@ test("a failed check degrades the service, which still answers 200", async () =>
   control.node.info = whole;
 });
 
+test("a node that refuses machines, since their limits cannot be set, fails the check of the runtime", async () => {
+  const whole = control.node.info;
+  control.node.info = { ...whole, limits_refused: true, cgroup_lack: "no bus" };
+  const { body } = await health();
+  control.node.info = whole;
+  expect([body.status, body.checks.runtime]).toEqual(["degraded", "fail"]);
+});
+
 test.each([
   ["another size", [{ template: "base", size: "large" }], "fail"],
   ["another template", [{ template: "ai", size: "small" }], "fail"],

@@ -51,10 +51,13 @@ const MAKE_UNIT = [
   ...["sleep", "infinity"],
 ];
 
-/** `lack`: the limits that machines are without, and why. */
+/**
+ * `lack`: the limits that machines are without, and why. `isFault`: the host has what they need, and they could not be set up
+ * now; without it the host has none to give.
+ */
 export type Parent =
   | { group: string; controllers: string[]; lack?: string }
-  | { group?: undefined; lack: string };
+  | { group?: undefined; lack: string; isFault?: boolean };
 
 export async function prepareParent(host: CgroupHost): Promise<Parent> {
   const place = placeOn(readCgroupHierarchy(host.root), existsSync(host.systemdDir));
@@ -65,7 +68,8 @@ export async function prepareParent(host: CgroupHost): Promise<Parent> {
     if (missing.length === 0) return { group, controllers };
     return { group, controllers, lack: `the host has no cgroup controller ${missing.join(", ")}` };
   } catch (error) {
-    return { lack: (error as Error).message };
+    // Without systemd, the root may be that of a container, which nobody gave a group of its own.
+    return { lack: (error as Error).message, ...(place.kind === "unit" && { isFault: true }) };
   }
 }
 
