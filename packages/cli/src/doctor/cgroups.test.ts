@@ -35,6 +35,12 @@ test.each([
   expect(finding.remedy).toContain("systemd.unified_cgroup_hierarchy=1");
 });
 
+test("with systemd and version 1 alone, a restart of the service's unit is said to end its machines", () => {
+  const unit = { state: "active" };
+  expect(judge({ hierarchy: { kind: "v1" }, unit }).cost).toContain("restart of the service's unit ends");
+  expect(judge({ hierarchy: { kind: "hybrid" }, unit }).cost).not.toContain("restart");
+});
+
 test("a container's group is no root, unless its controllers are passed on", () => {
   const hierarchy = unified(ALL, false);
   expect(judge({ hierarchy })).toMatchObject({ status: "warn", remedy: "Run the service on the host." });

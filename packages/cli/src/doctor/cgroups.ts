@@ -16,6 +16,7 @@ const NAME = "cgroup v2";
 const NEEDED = ["cpu", "memory", "pids"];
 const DISK = "io";
 const COST = "a session is bounded by process limits alone: neighbours can slow each other down";
+const ENDED = `${COST}; a stop or restart of the service's unit ends every machine`;
 const REFUSED = "no machine starts, since its limits cannot be set";
 const RETRIED = `systemctl status ${MACHINES_UNIT} may say more. Each start of a machine tries again.`;
 const UNIFY =
@@ -64,7 +65,7 @@ function judgeHost({ hierarchy, passedOn, unit }: Omit<CgroupFacts, "node">): Fi
   if (hierarchy.kind === "hybrid")
     return warn(NAME, "hybrid: mounted beside version 1, which has the controllers", COST, UNIFY);
   if (hierarchy.kind !== "unified")
-    return warn(NAME, hierarchy.kind === "v1" ? "version 1 only" : "not mounted", COST, UNIFY);
+    return warn(NAME, hierarchy.kind === "v1" ? "version 1 only" : "not mounted", unit ? ENDED : COST, UNIFY);
   const { controllers, isHostRoot } = hierarchy;
   const missing = NEEDED.filter((name) => !controllers.includes(name));
   if (missing.length > 0) {

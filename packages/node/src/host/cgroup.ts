@@ -111,7 +111,10 @@ export class Cgroups {
    */
   async #parentNow(): Promise<Parent> {
     const known = this.#parent;
-    if (known.group !== undefined && known.lack === undefined && existsSync(known.group)) return known;
+    if (known.group !== undefined && existsSync(known.group)) {
+      if (known.lack !== undefined) await this.#prepare();
+      return this.#parent;
+    }
     if (known.group !== undefined) return await this.#prepareWithGroup();
     const parent = await this.#prepare();
     if (isFault(parent)) throw new Error(parent.lack);
