@@ -23,7 +23,6 @@ import { readBuild } from "./build.ts";
 import { checkSettings } from "./check-settings.ts";
 import { childEnvOf, withoutSecrets } from "./child-env.ts";
 import { COLLECTOR } from "./collector.ts";
-import { requireData } from "./data-in-use.ts";
 import { isForHostShutdown, pauseSessions } from "./host-shutdown.ts";
 import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, makeBaseDirs, makeUserDirs } from "./layout.ts";
@@ -56,7 +55,6 @@ export async function supervise(
   requireRoot();
   await checkSettings(config);
   const layout = layoutOf(config.dataDir, config.imagesDir);
-  await requireData(layout.dataDir);
   await makeBaseDirs(layout);
   const url = urlOf(config.listen);
   const lock = await takeLockAfterCommands({ ...layout, url, note: (line) => terminal.note(line) });

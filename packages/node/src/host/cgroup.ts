@@ -56,6 +56,7 @@ export class Cgroups {
    * they cannot be set, the machine is refused and none runs without them; the next machine tries again.
    */
   async make(slot: Slot, shape: MachineShape): Promise<string | undefined> {
+    await this.remove(slot);
     try {
       const group = await this.#makeGroup(slot, shape);
       this.#setRefusal(undefined);
@@ -74,7 +75,6 @@ export class Cgroups {
   }
 
   async #makeGroup(slot: Slot, shape: MachineShape): Promise<string | undefined> {
-    await this.remove(slot);
     const parent = await this.#parentNow();
     if (parent.group === undefined) return undefined;
     try {
