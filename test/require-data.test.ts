@@ -121,3 +121,14 @@ test("a host whose own disk cannot be written runs without a mark", () => {
   const printed = inMounts("plug disk srv; mount -o remount,ro /etc; require --keep srv; require srv");
   expect(printed).toMatch(/no mark could be kept for \/srv in \/etc\/vivarium\/data\nfine\nfine\n$/);
 });
+
+test("viv up and a restore write nothing into the place of a disk that is not mounted, and say so", () => {
+  const printed = inMounts(`
+    plug disk srv; require --keep srv; umount srv
+    viv() { "$ROOT/node_modules/.bin/node" "$ROOT/packages/cli/src/main.ts" "$@" 2>&1 || echo "ended with $?"; }
+    viv up --data-dir srv; viv restore-backup --data-dir srv --undo
+    ls -A srv`);
+  expect(printed.match(/viv: \/srv is in use, and its data is not there/g)).toHaveLength(2);
+  expect(printed.match(/ended with 1$/gm)).toHaveLength(2);
+  expect(printed).toMatch(/ended with 1\n$/);
+});

@@ -24,7 +24,6 @@ await step();
 
 async function prepare(): Promise<void> {
   await remove();
-  mkdirSync(DATA_DIR, { recursive: true });
   run("truncate", "--size", `${DISK_GIB}G`, DISK);
   run("mkfs.xfs", "-q", "-m", "reflink=1", DISK);
   mount();
@@ -88,6 +87,7 @@ async function untilRefused(): Promise<void> {
 }
 
 function mount(): void {
+  mkdirSync(DATA_DIR, { recursive: true });
   run("mount", "-o", "loop", DISK, DATA_DIR);
 }
 

@@ -2,7 +2,6 @@
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
-import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { parseListen } from "../args/values.ts";
@@ -21,6 +20,7 @@ import {
   placesOf,
   SETTINGS_IN_DATA,
 } from "../install/installed.ts";
+import { writeMachinesUnit } from "../install/machines-unit.ts";
 import { writeNeedrestart } from "../install/needrestart.ts";
 import { placesIn } from "../install/places.ts";
 import {
@@ -36,10 +36,9 @@ import {
   requireSystemctl,
   requireSystemd,
   systemdVersion,
-  UNITS_DIR,
   unitState,
 } from "../install/systemd.ts";
-import { machinesUnit, readUnit, serviceUnit } from "../install/unit-text.ts";
+import { serviceUnit } from "../install/unit-text.ts";
 import { requireFreeAddress, urlOf } from "../supervisor/address.ts";
 import { requireData } from "../supervisor/data-in-use.ts";
 import { layoutOf } from "../supervisor/layout.ts";
@@ -249,13 +248,6 @@ async function checkNotServed(
   const present = mainPid > 0 && before ? Object.values(addressesOf(before.settings)) : [];
   for (const address of Object.values(addressesOf(settings)))
     if (!present.includes(address)) await requireFreeAddress(address);
-}
-
-/** Writes the unit of the machines, unless an operator has one of their own. */
-async function writeMachinesUnit(): Promise<void> {
-  const file = path.join(UNITS_DIR, MACHINES_UNIT);
-  const present = await readFile(file, "utf8").catch(() => undefined);
-  if (present === undefined || readUnit(present)) await writeDurably(file, machinesUnit(), 0o644);
 }
 
 /** Says what systemd finds wrong in the unit: it starts all the same, without the lines that are meant. */

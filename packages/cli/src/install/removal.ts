@@ -3,11 +3,9 @@
  * there, so the list can be run again after a failure, and on a host where parts are missing.
  */
 import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, rmdir } from "node:fs/promises";
 import path from "node:path";
-import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { findAccount } from "@vivarium/kit/account";
-import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { endMark, markOf } from "../supervisor/data-in-use.ts";
 import { removeHostTable } from "../supervisor/host-settings.ts";
@@ -15,11 +13,10 @@ import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
 import { emptyPlace } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
+import { hasMachinesUnit, MACHINES_UNIT_FILE, removeMachinesUnit } from "./machines-unit.ts";
 import { hasNeedrestart, removeNeedrestart } from "./needrestart.ts";
 import { disown, ownedBy } from "./ownership.ts";
 import { OWN_GROUP, removeGroups, removeSlots, slotsOf } from "./slot-remains.ts";
-import { UNITS_DIR } from "./systemd.ts";
-import { machinesUnit, readUnit } from "./unit-text.ts";
 
 export interface Removal {
   name: string;
@@ -100,7 +97,6 @@ function copiesStep(dir: string): Step {
 }
 
 function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: Removal): Step[] {
-  const machinesFile = path.join(UNITS_DIR, MACHINES_UNIT);
   return [
     {
       what: `unit ${unitFile}`,
@@ -127,16 +123,9 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
     ...(isLast
       ? [
           {
-            what: `unit ${machinesFile}`,
-            isThere: async () => (await readUnitFile(machinesFile)) !== undefined,
-            remove: async () => {
-              // The file remains until the unit is stopped: a repetition finds it.
-              await writeDurably(machinesFile, machinesUnit({ mayStop: true }), 0o644);
-              await must("systemctl", "daemon-reload");
-              await must("systemctl", "stop", MACHINES_UNIT);
-              await rm(machinesFile);
-              await must("systemctl", "daemon-reload");
-            },
+            what: `unit ${MACHINES_UNIT_FILE}`,
+            isThere: () => hasMachinesUnit(),
+            remove: () => removeMachinesUnit(),
           },
         ]
       : []),
@@ -247,10 +236,6 @@ async function moveFile(source: string, target: string): Promise<void> {
   await mkdir(path.dirname(target), { recursive: true });
   await must("cp", "--preserve=mode", source, `${target}.tmp`);
   await rename(`${target}.tmp`, target);
-}
-
-async function readUnitFile(file: string) {
-  return readUnit(await readFile(file, "utf8").catch(() => ""));
 }
 
 const run = (command: string, ...args: string[]) => runHostCommand(command, args, { timeoutMs: 300_000 });
