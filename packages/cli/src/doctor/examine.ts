@@ -35,7 +35,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkServiceSettings(config, file),
     checkPrivateOpen(childEnv),
     checkObjectStore(childEnv),
-    checkCgroups(nodeSocket),
+    checkCgroups(childEnv.VIV_NODE_SOCKET || nodeSocket),
     checkDataInUse(dataDir),
     checkReflink(dataDir),
     checkDisk(dataDir),
