@@ -84,7 +84,7 @@ test("a boot with another QEMU gets a baseline from the pool's own template, and
   const origin = JSON.parse(readFileSync(join(templates, version, "template.json"), "utf8"));
   expect(origin).toMatchObject({ version, content_hash: "sha256:abc", built_at: "2026-01-02T03:04:05Z" });
   expect(existsSync(join(folder, "called"))).toBe(false);
-  // What may have to be fetched is still to be done, by ./setup.
+  // The stamp is left to ./setup, which fetches what is missing.
   expect(existsSync(join(folder, "data/setup.stamp"))).toBe(false);
 });
 

@@ -15,7 +15,7 @@ const UNINSTALL_BUT_CACHE =
   "mv /mnt/vivarium/cache /mnt/vivarium/kept && ./viv uninstall --data --yes </dev/null && mv /mnt/vivarium/kept /mnt/vivarium/cache && ln -sfn /mnt/vivarium/cache /root/.cache/vivarium";
 /** The counting of the host before its set-up, on the host. */
 export const COUNTED_BEFORE = "/var/tmp/counted-before";
-/** What is mounted by hand, or by the service, is not mounted after a boot. Nothing on a host that is not set up yet. */
+/** The pool is not mounted after a boot, unless the service starts by itself. Does nothing on a host that is not set up yet. */
 const MOUNT_AGAIN = "[ ! -e /var/lib/vivarium/pool.img ] || scripts/mount-pool";
 /** Data directories of the services that tests start, each with its logs. */
 const TEST_SERVICES = "/var/lib/vivarium/pool/tests";

@@ -28,7 +28,7 @@ export interface CgroupFacts {
   passedOn: string[];
   /** The unit of machines: its state, or why that is unknown. Absent on a host without systemd. */
   unit?: { state: string } | { unknown: string };
-  /** What the node that runs says about its machines. */
+  /** The word of the node that runs about its machines. */
   node?: Pick<NodeInfo, "cgroup_lack" | "limits_refused"> | undefined;
 }
 

@@ -9,7 +9,7 @@ import { hasMachinesUnit, removeMachinesUnit, writeMachinesUnit } from "./machin
 async function recordSystemctl(file: string, failing = ""): Promise<() => Promise<string[]>> {
   const record = path.join(dir, "calls");
   const script = `#!/bin/sh
-echo "$* $(sed -n 's/^RefuseManualStop=//p' "${file}" 2>/dev/null)" >>"${record}"
+echo "$*: $(sed -n 's/^RefuseManualStop=//p' "${file}" 2>/dev/null)" >>"${record}"
 [ "$1" != "${failing}" ]`;
   await writeFile(path.join(dir, "systemctl"), script, { mode: 0o755 });
   vi.stubEnv("PATH", `${dir}:${process.env.PATH}`);
@@ -23,7 +23,11 @@ test("an uninstall lets systemd stop the unit of the machines, and removes it on
   await writeMachinesUnit(file);
   expect(await readFile(file, "utf8")).toContain("RefuseManualStop=yes");
   await removeMachinesUnit(file);
-  expect(await calls()).toEqual(["daemon-reload no", "stop vivarium-machines.service no", "daemon-reload "]);
+  expect(await calls()).toEqual([
+    "daemon-reload: no",
+    "stop vivarium-machines.service: no",
+    "daemon-reload:",
+  ]);
   expect(existsSync(file)).toBe(false);
 });
 

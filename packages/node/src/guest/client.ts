@@ -54,6 +54,8 @@ export interface OpenRequest {
   signal?: AbortSignal;
 }
 
+type Connection = Promise<ClientHttp2Session>;
+
 interface Limits {
   silenceMs: number;
   pingMs: number;
@@ -74,7 +76,7 @@ const OWN_STREAMS = 16;
 export class AgentClient {
   #socketPath: string;
   #socket: Socket | undefined;
-  #session: Promise<ClientHttp2Session> | null = null;
+  #session: Connection | null = null;
   #heardAt = 0;
   /** Pings that wait for their answer, by connection. */
   readonly #pings = new WeakMap<ClientHttp2Session, Promise<void>>();
@@ -119,8 +121,9 @@ export class AgentClient {
   /** Starts a request. The caller sends its body, reads its answer, and closes the stream to give up. */
   async open(request: OpenRequest): Promise<ClientHttp2Stream> {
     const { method, path, isWhole = false, headers, isOwn = false, signal } = request;
-    const session = await this.#connect();
-    await this.#ensureAlive(session);
+    const connection = this.#connect();
+    const session = await connection;
+    await this.#ensureAlive(connection, session);
     if (signal?.aborted) throw new NodeError("internal", "the caller left");
     // Node would queue a stream past the limit, and the caller could not distinguish it from one that the agent has.
     if (this.#streams >= GUEST_LIMITS.concurrentStreams - (isOwn ? 0 : OWN_STREAMS))
@@ -187,10 +190,12 @@ export class AgentClient {
   async #call<T>(method: string, path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
     const { callMs } = this.#limits;
     const expired = new AbortController();
+    const connection = this.#connect();
+    connection.catch(() => {});
     const options = { body, isRepeatable: true, isOwn: true, signal: expired.signal };
     const answer = await withLimit(this.request(method, path, options), callMs, () => {
       expired.abort();
-      this.#dropIfDead();
+      this.#dropIfDead(connection);
       return late(callMs);
     });
     return await withLimit(readAnswer(answer, schema), callMs, () => {
@@ -236,11 +241,11 @@ export class AgentClient {
   }
 
   /** After a silence, waits for a ping; concurrent callers share it, because a connection allows only a few at once. */
-  async #ensureAlive(session: ClientHttp2Session): Promise<void> {
+  async #ensureAlive(connection: Connection, session: ClientHttp2Session): Promise<void> {
     const { silenceMs, pingMs } = this.#limits;
     if (Date.now() - this.#heardAt < silenceMs) return;
     await withLimit(this.#pingOf(session), pingMs, () => {
-      this.#dropIfDead();
+      this.#dropIfDead(connection);
       return late(pingMs);
     });
   }
@@ -270,7 +275,9 @@ export class AgentClient {
   }
 
   /** Gives up a connection after a late answer, but one with callers' requests only after a long silence. */
-  #dropIfDead(): void {
+  #dropIfDead(connection: Connection): void {
+    // Another caller may have given it up already; what came after it is not late.
+    if (connection !== this.#session) return;
     const now = { socket: this.#socket, bytes: this.#socket?.bytesRead ?? 0, at: Date.now() };
     const { socket, bytes, at } = this.#lateAt;
     const isSilent = socket === now.socket && bytes === now.bytes;
