@@ -29,6 +29,8 @@ function inMounts(script: string): string {
     ["--mount", "bash", "-c", PREPARE + script, folder],
     {
       encoding: "utf8",
+      // From a socket, as Node's pipes are, bash would read the user's own settings.
+      stdio: ["ignore", "pipe", "pipe"],
       env: { PATH: process.env.PATH, ROOT },
     },
   );
