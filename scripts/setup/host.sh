@@ -9,6 +9,7 @@ check_host() {
   [ "$(uname -m)" = x86_64 ] ||
     lack "this machine's architecture is $(uname -m)" "x86_64, the one the guest images are built for" "use an x86_64 machine"
   check_distribution
+  lack_data
   [ "$(id -u)" = 0 ] ||
     lack "you are $(id -un)" "root: set-up installs packages, mounts the storage pool and makes a system user" "run: sudo ./setup"
   check_disk_space
@@ -26,6 +27,18 @@ check_distribution() {
         "use one of these; on another system install what scripts/setup/packages.sh lists and set VIV_OS_RELEASE to a file saying ID=debian VERSION_ID=13"
       ;;
   esac
+}
+
+# A directory below a disk that is not mounted would be filled.
+check_data() {
+  lack_data
+  stop_if_lacking
+}
+
+lack_data() {
+  local refusal
+  refusal=$(scripts/require-data "$DATA_DIR" 2>&1) ||
+    lack "$(sed -n '1s/^require-data: //p' <<<"$refusal")" "its data, where it was" "$(sed -n '2s/^Nothing was changed. //p' <<<"$refusal")"
 }
 
 check_disk_space() {

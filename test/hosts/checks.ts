@@ -1,5 +1,5 @@
 /** The checks of a host as users have it, in their order: each check finds the host as the one before left it. */
-import { readdirSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describeDifferences, differencesOf } from "./census.ts";
@@ -15,6 +15,16 @@ const UNINSTALL_BUT_CACHE =
   "mv /mnt/vivarium/cache /mnt/vivarium/kept && ./viv uninstall --data --yes </dev/null && mv /mnt/vivarium/kept /mnt/vivarium/cache && ln -sfn /mnt/vivarium/cache /root/.cache/vivarium";
 /** The counting of the host before its set-up, on the host. */
 export const COUNTED_BEFORE = "/var/tmp/counted-before";
+/** The pool is not mounted after a boot, unless the service starts by itself. Does nothing on a host that is not set up yet. */
+const MOUNT_AGAIN = "[ ! -e /var/lib/vivarium/pool.img ] || scripts/mount-pool";
+/** Data directories of the services that tests start, each with its logs. */
+const TEST_SERVICES = "/var/lib/vivarium/pool/tests";
+/** Prints the end of each of these logs, and what the kernel said. */
+const PRINT_LOGS = `for file in ${TEST_SERVICES}/*.log ${TEST_SERVICES}/*/log/*; do [ ! -f "$file" ] || { echo "== $file"; tail -c 300000 "$file"; }; done; echo "== dmesg"; dmesg | tail -n 300`;
+/** Set-up's cache, and where it is while a boot has none. */
+const CACHE = "/mnt/vivarium/cache";
+const CACHE_AWAY = "/mnt/vivarium/cache-away";
+const NEEDRESTART = "/etc/needrestart/conf.d/vivarium.conf";
 const LOOKS = 10;
 const BETWEEN_LOOKS_MS = 3_000;
 /** How often a part of a check is run again. */
@@ -73,6 +83,7 @@ export function toolsFor(
         if (death === undefined || ++deaths > DEATHS) throw error;
         show(`The host itself has died (${death}): it is booted, and this part of the check runs again.\n`);
         await host.boot();
+        await command(MOUNT_AGAIN, 5);
       }
     }
   };
@@ -91,13 +102,25 @@ const vitest = (project: string, files: string[]) =>
 const e2e = (name: string, minutes: number): Check => ({
   name: `e2e-${name}`,
   shows: `test/e2e/${name}.test.ts passes`,
-  async run({ command }) {
-    await command(
-      vitest(name.startsWith("network") ? "network" : "e2e", [`test/e2e/${name}.test.ts`]),
-      minutes,
-    );
+  async run({ command, host, folder }) {
+    const project = name.startsWith("network") ? "network" : "e2e";
+    await command(`rm -rf --one-file-system ${TEST_SERVICES}`, 5);
+    try {
+      await command(`VIV_TEST_KEEP=1 ${vitest(project, [`test/e2e/${name}.test.ts`])}`, minutes);
+    } catch (error) {
+      await keepLogs({ host, folder }, name);
+      throw error;
+    }
+    await command(`rm -rf --one-file-system ${TEST_SERVICES}`, 5);
   },
 });
+
+/** Copies the logs of a test's services into the run's folder, which remains after a failure. */
+async function keepLogs({ host, folder }: Pick<CheckTools, "host" | "folder">, name: string): Promise<void> {
+  if (host.isOff) return;
+  const { output } = await host.run(PRINT_LOGS, { limitMs: 5 * MINUTE_MS });
+  writeFileSync(path.join(folder, `e2e-${name}.logs`), output);
+}
 
 /** In parts, so that a death of the emulated host costs one of them, and parts can run by themselves. */
 const unit = (name: string, folder: string): Check => ({
@@ -213,9 +236,60 @@ export const CHECKS: Check[] = [
   },
   {
     name: "restarts",
-    shows: "a live machine runs on while the unit is restarted, and while its main process is killed",
+    shows:
+      "a live machine runs on while the unit is restarted, while its main process is killed, and while a package update would restart all units",
     async run({ command }) {
       await command("scripts/with-node test/hosts/restarts.ts", 60);
+    },
+  },
+  {
+    name: "renewal",
+    shows:
+      "a boot with another QEMU renews the baseline from what the pool has, without a cache and a network",
+    async run({ host, command, part }) {
+      const isAway = `[ -e ${CACHE_AWAY} ]`;
+      await part(async () => {
+        await command(`${isAway} || mv ${CACHE} ${CACHE_AWAY}; mkdir -p ${CACHE}`, 5);
+        // Its time is an input of every baseline.
+        await command("touch /usr/bin/qemu-system-x86_64", 2);
+        await host.reboot(30 * MINUTE_MS);
+        await command(`! ${isAway} || { rm -rf ${CACHE} && mv ${CACHE_AWAY} ${CACHE}; }`, 5);
+        const journal = await command("journalctl --boot --unit vivarium --output cat --no-pager", 5);
+        expectText(journal, /^Renewed after/m, "what the unit's start logged");
+        await command("./viv run examples/hello.py </dev/null", 60);
+      });
+    },
+  },
+  {
+    name: "unmounted",
+    shows:
+      "a service whose data disk is not mounted at boot says so and writes nothing; once it is mounted, all is there",
+    async run({ host, command, part }) {
+      const script = "scripts/with-node test/hosts/unmounted.ts";
+      await part(async () => {
+        await command(`${script} prepare`, 90);
+        await host.reboot(30 * MINUTE_MS);
+        await command(`${script} check`, 60);
+        await command(`${script} remove`, 30);
+      });
+    },
+  },
+  {
+    name: "reinstall",
+    shows: "an uninstall without --data and a new install keep sessions, checkpoints and settings",
+    async run({ command, part }) {
+      await part(async () => {
+        await command(`[ -e ${UNIT_FILE} ] || ./viv install </dev/null`, 60);
+        await command("scripts/with-node test/hosts/before-reboot.ts", 30);
+        await command("./viv uninstall --pause </dev/null", 40);
+        const left = `${UNIT_FILE} /etc/systemd/system/vivarium-machines.service ${NEEDRESTART}`;
+        await command(
+          `for file in ${left}; do [ ! -e "$file" ] || { echo "$file is left"; exit 1; }; done`,
+          2,
+        );
+        await command("./viv install </dev/null", 60);
+        await command("scripts/with-node test/hosts/after-reboot.ts", 60);
+      });
     },
   },
   {

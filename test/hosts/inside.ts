@@ -7,9 +7,10 @@ import { longFetch } from "@vivarium/sdk/long-fetch";
 const ANSWERS_WITHIN_MS = 600_000;
 export const DATA_DIR = process.env.VIV_DATA_DIR ?? "/var/lib/vivarium";
 
-export function ownClient(): Client {
-  const apiKey = readFileSync(`${DATA_DIR}/control/bootstrap.key`, "utf8").trim();
-  return new Client({ apiKey, fetch: longFetch, retries: 5 });
+/** A client of the host's service, or of a second one with another data directory and address. */
+export function ownClient({ dataDir = DATA_DIR, url }: { dataDir?: string; url?: string } = {}): Client {
+  const apiKey = readFileSync(`${dataDir}/control/bootstrap.key`, "utf8").trim();
+  return new Client({ apiKey, fetch: longFetch, retries: 5, ...(url !== undefined && { url }) });
 }
 
 /** Runs a shell command in a session and returns its output; throws when it fails. */

@@ -12,6 +12,7 @@ import { Builds } from "./builds/builds.ts";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { openCgroups } from "./host/cgroup.ts";
+import { THIS_HOST } from "./host/cgroup-parent.ts";
 import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
 import { prepareHostNetwork, readHostChanges, readHostNetwork } from "./host/host-network.ts";
@@ -77,8 +78,13 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
   await prepareVolumes(config.dataDir);
   const qemu = await prepareQemuRoot(config.dataDir);
-  const cgroups = await openCgroups();
-  if (cgroups.lack !== undefined)
+  const cgroups = await openCgroups(THIS_HOST, (reason) => {
+    if (reason === undefined) log.info("machines get their limits again");
+    else log.error(`no machine starts, since its limits cannot be set: ${reason}`);
+  });
+  if (cgroups.refusal !== undefined)
+    log.error(`no machine starts until its limits can be set; each start tries again: ${cgroups.refusal}`);
+  else if (cgroups.lack !== undefined)
     log.warn(
       `machines run without limits of a cgroup, so neighbours can slow each other down: ${cgroups.lack}`,
     );

@@ -2,7 +2,6 @@
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
-import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { parseListen } from "../args/values.ts";
@@ -21,6 +20,9 @@ import {
   placesOf,
   SETTINGS_IN_DATA,
 } from "../install/installed.ts";
+import { writeMachinesUnit } from "../install/machines-unit.ts";
+import { writeNeedrestart } from "../install/needrestart.ts";
+import { placesIn } from "../install/places.ts";
 import {
   newSettings,
   readSettings,
@@ -34,11 +36,11 @@ import {
   requireSystemctl,
   requireSystemd,
   systemdVersion,
-  UNITS_DIR,
   unitState,
 } from "../install/systemd.ts";
-import { machinesUnit, readUnit, serviceUnit } from "../install/unit-text.ts";
+import { serviceUnit } from "../install/unit-text.ts";
 import { requireFreeAddress, urlOf } from "../supervisor/address.ts";
+import { requireData } from "../supervisor/data-in-use.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder, refuseCommand } from "../supervisor/lock.ts";
 import { ROOT } from "../supervisor/repository.ts";
@@ -120,6 +122,7 @@ async function installLocked(
   const before = installed.find((one) => one.name === name);
   const config = { ...caller, dataDir: dataDirFor(caller, options, before) };
   const { dataDir } = config;
+  await requireData(dataDir);
   const files = [places.settingsFile, path.join(dataDir, SETTINGS_IN_DATA)];
   const settings = await settingsText(name, files, { ...config, options });
   const wanted = { name, dataDir, settings: readSettings(settings) };
@@ -131,9 +134,11 @@ async function installLocked(
   const copy = await makeCopy(ROOT, copiesDir);
   terminal.note(`viv: ${copy.version} is in ${copy.path}`);
   await writeMachinesUnit();
+  await writeNeedrestart();
   const journalFile = journalFileOf(copiesDir);
   const facts = { name, dataDir, copy: copy.path, ...places, journalFile };
-  const unit = serviceUnit({ ...facts, systemd: await systemdVersion() });
+  const otherPlaces = placesIn(dataDir, wanted.settings);
+  const unit = serviceUnit({ ...facts, otherPlaces, systemd: await systemdVersion() });
   const after = { unit, settings };
   // The journal of a stuck update knows a version that served, and its rows.
   if (before && (isStuck || isUp(state, holder))) {
@@ -243,13 +248,6 @@ async function checkNotServed(
   const present = mainPid > 0 && before ? Object.values(addressesOf(before.settings)) : [];
   for (const address of Object.values(addressesOf(settings)))
     if (!present.includes(address)) await requireFreeAddress(address);
-}
-
-/** Writes the unit of the machines, unless an operator has one of their own. */
-async function writeMachinesUnit(): Promise<void> {
-  const file = path.join(UNITS_DIR, MACHINES_UNIT);
-  const present = await readFile(file, "utf8").catch(() => undefined);
-  if (present === undefined || readUnit(present)) await writeDurably(file, machinesUnit(), 0o644);
 }
 
 /** Says what systemd finds wrong in the unit: it starts all the same, without the lines that are meant. */

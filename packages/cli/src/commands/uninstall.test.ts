@@ -10,9 +10,10 @@ import type { Removal, Step } from "../install/removal.ts";
 
 /** Calls of the verb. Nothing is removed here: the steps would be those of this host. */
 const seen: { events: string[]; removals: Removal[] } = vi.hoisted(() => ({ events: [], removals: [] }));
-const host: { units: Installed[]; isLocked: boolean; steps: Step[] } = vi.hoisted(() => ({
+const host: { units: Installed[]; isLocked: boolean; isMounted: boolean; steps: Step[] } = vi.hoisted(() => ({
   units: [],
   isLocked: false,
+  isMounted: true,
   steps: [],
 }));
 
@@ -32,6 +33,12 @@ vi.mock("../install/removal.ts", async (original) => ({
     return host.steps;
   },
 }));
+vi.mock("../supervisor/data-in-use.ts", async (original) => ({
+  ...(await original<object>()),
+  requireData: async () => {
+    if (!host.isMounted) throw new CliError("its data is not there");
+  },
+}));
 vi.mock("../service/stop-service.ts", () => ({
   stopService: async (_context: unknown, _holder: unknown, fate: string) => void seen.events.push(fate),
 }));
@@ -45,7 +52,7 @@ vi.mock("../update/update-lock.ts", () => ({
 
 beforeEach(async () => {
   [seen.events, seen.removals] = [[], []];
-  [host.units, host.isLocked, host.steps] = [[], false, []];
+  [host.units, host.isLocked, host.isMounted, host.steps] = [[], false, true, []];
   await writeFile(path.join(dir, "control/pepper"), "x");
 });
 
@@ -78,6 +85,16 @@ test("an uninstall holds the lock of updates until its last step, and removes no
   expect([code, seen.events]).toEqual([1, []]);
   expect(err).toContain("is at work on test-unit.service");
 });
+
+test.each([[[]], [["--data", "--yes"]]])(
+  "nothing is removed, nor are settings moved, while the disk with the data is not mounted (%j)",
+  async (more) => {
+    host.isMounted = false;
+    const { code, err } = await uninstall(...more);
+    expect([code, seen.events]).toEqual([1, ["locked", "released"]]);
+    expect(err).toContain("its data is not there");
+  },
+);
 
 test.each(["--pause", "--sessions"])(
   "%s removes nothing while a machine lives and no service runs",

@@ -21,6 +21,7 @@ import { readSettings, type Settings } from "../install/settings-file.ts";
 import { countMachines, hasOtherSlots } from "../install/slot-remains.ts";
 import { requireRootFor } from "../install/systemd.ts";
 import { type SessionsFate, stopService } from "../service/stop-service.ts";
+import { requireData } from "../supervisor/data-in-use.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder } from "../supervisor/lock.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
@@ -79,6 +80,7 @@ async function uninstallLocked(call: Call<Options>): Promise<number> {
   const installed = await listInstalled();
   const unit = installed.find(({ name }) => name === options.name);
   const dataDir = dataDirOf(call, unit, installed);
+  await requireData(dataDir);
   if (!unit) await requireOwnDataDir(dataDir);
   // Read before any step removes them.
   const settings = unit?.settings ?? (await settingsInData(dataDir));

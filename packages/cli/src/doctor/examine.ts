@@ -7,14 +7,21 @@ import { checkNetworkTable } from "./network-table.ts";
 import { checkObjectStore } from "./object-store.ts";
 import { checkPrivateOpen } from "./private-open.ts";
 import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
-import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
+import {
+  checkBaselines,
+  checkDataDisk,
+  checkDataInUse,
+  checkDisk,
+  checkImages,
+  checkReflink,
+} from "./storage.ts";
 import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
 /** Runs every check of this host; the slow KVM check runs while the others do. */
 export function examineHost({ config, file }: ConfigInForce, now: Date): Promise<Finding[]> {
   const { dataDir, childEnv } = config;
-  const { imagesDir } = layoutOf(dataDir, config.imagesDir);
+  const { imagesDir, nodeSocket } = layoutOf(dataDir, config.imagesDir);
   return Promise.all([
     checkSystem(),
     checkRoot(),
@@ -28,7 +35,8 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkServiceSettings(config, file),
     checkPrivateOpen(childEnv),
     checkObjectStore(childEnv),
-    checkCgroups(),
+    checkCgroups(childEnv.VIV_NODE_SOCKET || nodeSocket),
+    checkDataInUse(dataDir),
     checkReflink(dataDir),
     checkDisk(dataDir),
     checkDataDisk(dataDir),

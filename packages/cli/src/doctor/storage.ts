@@ -3,6 +3,7 @@ import { constants, existsSync, readdirSync, readFileSync } from "node:fs";
 import { copyFile, mkdtemp, rm, statfs, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { tryOpen } from "@vivarium/kit/try-open";
+import { lackOfData, markOf } from "../supervisor/data-in-use.ts";
 import { AS_ROOT, type Finding, fail, ok, warn } from "./finding.ts";
 
 /** Error codes that mean a lack of permissions of this user, not of the host. */
@@ -44,6 +45,14 @@ export async function checkDisk(dataDir: string): Promise<Finding> {
   if (free >= LEAST_FREE_BYTES) return ok("disk", found);
   const cost = "creating sessions is refused when it runs short (node_disk_pressure)";
   return warn("disk", found, cost, "Free some, or put --data-dir on a larger disk.");
+}
+
+/** A start would fill the directory below a disk that is not mounted, so it is refused. */
+export async function checkDataInUse(dataDir: string): Promise<Finding> {
+  const lack = await lackOfData(dataDir);
+  if (lack) return fail("data", lack.found, "the service does not start", lack.remedy);
+  const isApart = (await markOf(dataDir)) !== undefined;
+  return ok("data", isApart ? `${dataDir}, with a disk of its own` : dataDir);
 }
 
 /** The database and the logs lie beside the pool, and so does the pool itself where it is a sparse image in a file. */

@@ -89,10 +89,10 @@ test("of the cache only what set-up made is removed, and the directory if nothin
 });
 
 test("what all services share is removed with the last one alone", () => {
-  const shared = /nft table|cgroup|\/run\/vivarium$|^user /;
+  const shared = /needrestart|nft table|cgroup|\/run\/vivarium$|^user /;
   const whats = (isLast: boolean) => stepsOf({ ...removal, isLast }).map(({ what }) => what);
   expect(whats(false).filter((what) => shared.test(what))).toEqual([]);
-  expect(whats(true).filter((what) => shared.test(what))).toHaveLength(5);
+  expect(whats(true).filter((what) => shared.test(what))).toHaveLength(6);
 });
 
 test("data that stays is root's before the users are removed, also where they stay for another service", () => {

@@ -3,20 +3,20 @@
  * there, so the list can be run again after a failure, and on a host where parts are missing.
  */
 import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, rmdir } from "node:fs/promises";
 import path from "node:path";
-import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
+import { endMark, markOf } from "../supervisor/data-in-use.ts";
 import { removeHostTable } from "../supervisor/host-settings.ts";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
 import { emptyPlace } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
+import { hasMachinesUnit, MACHINES_UNIT_FILE, removeMachinesUnit } from "./machines-unit.ts";
+import { hasNeedrestart, removeNeedrestart } from "./needrestart.ts";
 import { disown, ownedBy } from "./ownership.ts";
 import { OWN_GROUP, removeGroups, removeSlots, slotsOf } from "./slot-remains.ts";
-import { UNITS_DIR } from "./systemd.ts";
-import { readUnit } from "./unit-text.ts";
 
 export interface Removal {
   name: string;
@@ -43,7 +43,7 @@ export interface Step {
 const DATA = [
   ...["control", "postgres", "pool", "qemu-root", "log", "run"],
   ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
-  ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", SETTINGS_IN_DATA],
+  ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", "data-id", SETTINGS_IN_DATA],
   ...[RESTORE_JOURNAL, `${RESTORE_JOURNAL}.tmp`],
 ];
 /** By these an uninstall knows a data directory (own-data-dir.ts). */
@@ -97,7 +97,6 @@ function copiesStep(dir: string): Step {
 }
 
 function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: Removal): Step[] {
-  const machinesFile = path.join(UNITS_DIR, MACHINES_UNIT);
   return [
     {
       what: `unit ${unitFile}`,
@@ -124,13 +123,9 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
     ...(isLast
       ? [
           {
-            what: `unit ${machinesFile}`,
-            isThere: async () => (await readUnitFile(machinesFile)) !== undefined,
-            remove: async () => {
-              await must("systemctl", "stop", MACHINES_UNIT);
-              await rm(machinesFile);
-              await must("systemctl", "daemon-reload");
-            },
+            what: `unit ${MACHINES_UNIT_FILE}`,
+            isThere: () => hasMachinesUnit(),
+            remove: () => removeMachinesUnit(),
           },
         ]
       : []),
@@ -140,6 +135,11 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
 /** Steps that remove what all services of a host share. */
 function sharedSteps(): Step[] {
   return [
+    {
+      what: "configuration of needrestart",
+      isThere: () => hasNeedrestart(),
+      remove: () => removeNeedrestart(),
+    },
     {
       what: "nft table inet vivarium, and the host's settings that nodes changed",
       isThere: async () => (await run("nft", "list", "table", "inet", "vivarium")).code === 0,
@@ -182,6 +182,12 @@ function userStep(user: string): Step {
 
 function dataSteps({ dataDir }: Removal): Step[] {
   return [
+    // First: a mark without its data would refuse a repetition.
+    {
+      what: `mark that ${dataDir} is in use on a disk of its own`,
+      isThere: async () => (await markOf(dataDir)) !== undefined,
+      remove: () => endMark(dataDir),
+    },
     {
       what: `data in ${dataDir}`,
       isThere: async () => (await ourData(dataDir)).length > 0,
@@ -230,10 +236,6 @@ async function moveFile(source: string, target: string): Promise<void> {
   await mkdir(path.dirname(target), { recursive: true });
   await must("cp", "--preserve=mode", source, `${target}.tmp`);
   await rename(`${target}.tmp`, target);
-}
-
-async function readUnitFile(file: string) {
-  return readUnit(await readFile(file, "utf8").catch(() => ""));
 }
 
 const run = (command: string, ...args: string[]) => runHostCommand(command, args, { timeoutMs: 300_000 });

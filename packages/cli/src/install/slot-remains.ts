@@ -51,7 +51,10 @@ const PLACES = {
   linksDir: "/sys/class/net",
   namespacesDir: "/run/netns",
   /** Groups that may have one of the machine (node/src/host/cgroup-parent.ts). */
-  groupParents: [OWN_GROUP, `/sys/fs/cgroup/system.slice/${MACHINES_UNIT}`],
+  groupParents: [
+    OWN_GROUP,
+    ...["", "/unified"].map((tree) => `/sys/fs/cgroup${tree}/system.slice/${MACHINES_UNIT}`),
+  ],
 };
 
 /** Everything of the slots, each part also after one that stays. Throws with all that stays. */

@@ -31,11 +31,27 @@ test("the unit runs viv up in the foreground, with its log in the journal and it
   expect(valuesOf(text, "WantedBy")).toEqual(["multi-user.target"]);
 });
 
-test("its start continues an update that was interrupted, before set-up looks what is out of date", () => {
+test("its start needs the data that is in use, then continues an update, then renews what fits this host no more", () => {
   expect(valuesOf(serviceUnit(facts), "ExecStartPre")).toEqual([
+    // Without a dash: a failure ends the start.
+    "+/opt/vivarium/scripts/require-data --keep /var/lib/vivarium",
     "+-/opt/vivarium/scripts/continue-update /opt/update.json vivarium",
-    "+-/opt/vivarium/scripts/setup/when-needed /var/lib/vivarium",
+    "+-/opt/vivarium/scripts/setup/when-needed /var/lib/vivarium --baseline-only",
   ]);
+});
+
+test("it waits for the file systems of its copy, its data, its pool and of what its settings name", () => {
+  const text = serviceUnit({ ...facts, otherPlaces: ["/srv/o b"] });
+  expect(valuesOf(text, "RequiresMountsFor")).toEqual([
+    '/opt/vivarium /var/lib/vivarium /var/lib/vivarium/pool "/srv/o b"',
+  ]);
+});
+
+test("no restart of packages ends the machines: by hand their unit is not stopped, but for the uninstall", () => {
+  expect(valuesOf(machinesUnit(), "RefuseManualStop")).toEqual(["yes"]);
+  expect(valuesOf(machinesUnit({ mayStop: true }), "RefuseManualStop")).toEqual(["no"]);
+  // The service may be: its machines run on.
+  expect(serviceUnit(facts)).not.toContain("RefuseManualStop");
 });
 
 test("it leaves bubblewrap the call openat2, which RestrictSUIDSGID would take", () => {

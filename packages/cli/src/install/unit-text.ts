@@ -17,6 +17,8 @@ export interface UnitFacts {
   settingsFile: string;
   /** Exists while an update of this unit is not finished. */
   journalFile: string;
+  /** Other places that the service uses, which may be on file systems of their own. */
+  otherPlaces?: readonly string[];
   /** Version of the host's systemd. */
   systemd: number;
 }
@@ -60,7 +62,9 @@ const HARDENING = [
 ];
 
 export function serviceUnit(facts: UnitFacts): string {
-  const { name, copy, dataDir, settingsFile, journalFile, systemd } = facts;
+  const { name, copy, dataDir, settingsFile, journalFile, otherPlaces = [], systemd } = facts;
+  // The pool too, wherever it is mounted from: its mount then outlives the stop of the service.
+  const places = new Set([copy, dataDir, `${dataDir}/pool`, ...otherPlaces]);
   const viv = [`${copy}/node_modules/.bin/node`, `${copy}/packages/cli/src/main.ts`];
   const backOff = systemd >= HAS_BACK_OFF ? ["RestartSteps=6", "RestartMaxDelaySec=60"] : [];
   return `${MARK} ${name}
@@ -70,16 +74,18 @@ Documentation=${escapePercent(new URL("docs/operate/install.md", `file://${copy}
 Wants=network-online.target ${MACHINES_UNIT}
 # What starts later stops earlier: when the host goes down, sessions are paused while their machines still run.
 After=network-online.target nss-user-lookup.target time-sync.target postgresql.service ${MACHINES_UNIT}
-RequiresMountsFor=${quote(copy)} ${quote(dataDir)}
+RequiresMountsFor=${[...places].map(quote).join(" ")}
 StartLimitIntervalSec=0
 
 [Service]
 Type=exec
 EnvironmentFile=-${escapePercent(settingsFile)}
+# A disk that no unit of systemd mounts may not be there: the directory below it is not filled. Tried until it is.
+ExecStartPre=+${command([`${copy}/scripts/require-data`, "--keep", dataDir])}
 # An update that was interrupted is continued beside this start, and may replace this unit.
 ExecStartPre=+-${command([`${copy}/scripts/continue-update`, journalFile, name])}
-# After an update of the host's QEMU: what set-up makes is made again, with all rights.
-ExecStartPre=+-${command([`${copy}/scripts/setup/when-needed`, dataDir])}
+# After an update of the host's QEMU or a change of its CPU: the baseline is baked again, with all rights and without a network.
+ExecStartPre=+-${command([`${copy}/scripts/setup/when-needed`, dataDir, "--baseline-only"])}
 ExecStart=${command([...viv, "up", "--data-dir", dataDir, "--log", "stdout"])}
 ExecStartPost=${command([...viv, "ready", "--data-dir", dataDir])}
 TimeoutStartSec=1h
@@ -111,11 +117,17 @@ Copy=${JSON.stringify(copy)}
 `;
 }
 
-export function machinesUnit(): string {
+/**
+ * A stop of this unit ends every machine, so systemd refuses one by hand, and with it the restart that a package update asks
+ * for. A shutdown stops it all the same. `mayStop`: for the uninstall, which is about to stop it.
+ */
+export function machinesUnit({ mayStop = false } = {}): string {
   return `${MARK} ${MACHINES_UNIT}
 [Unit]
 Description=Machines of Vivarium
 Documentation=man:systemd.resource-control(5)
+RefuseManualStop=${mayStop ? "no" : "yes"}
+IgnoreOnIsolate=yes
 
 [Service]
 Type=exec

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { chmod, chown, lchown, lstat, mkdir, readdir } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
+import { requireData } from "./data-in-use.ts";
 
 /** Names of rows in control's directory that were saved before the schema changed (control/src/db/save-rows.ts). */
 export const SAVED_ROWS = /^rows-\d{4,}-\d{8}T\d{9}\.jsonl$/;
@@ -30,8 +31,12 @@ export function logFile(layout: Layout, name: string): string {
   return path.join(layout.logDir, `${name}.log`);
 }
 
-/** Makes the directories needed before the lock. The service user must enter the first two; the logs are root's. */
+/**
+ * Makes the directories needed before the lock. The service user must enter the first two; the logs are root's. Fails before
+ * that if the data that is in use is not there.
+ */
 export async function makeBaseDirs(layout: Layout): Promise<void> {
+  await requireData(layout.dataDir);
   for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
   await makeDir(layout.logDir, 0o750);
 }

@@ -15,3 +15,4 @@ export const ENTRY_POINTS = {
 } as const;
 
 export const MOUNT_POOL = path.join(ROOT, "scripts/mount-pool");
+export const REQUIRE_DATA = path.join(ROOT, "scripts/require-data");

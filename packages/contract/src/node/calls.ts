@@ -183,6 +183,10 @@ export const NodeInfo = z.object({
   reflink: z.boolean(),
   /** Whether machines are confined by cgroup v2. */
   cgroup_v2: z.boolean(),
+  /** Limits that machines are without, and why. */
+  cgroup_lack: z.string().optional(),
+  /** Whether no machine starts, since its limits cannot be set although the host has them. Each start tries again. */
+  limits_refused: z.boolean().optional(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
   /** Whether the disk gate would admit another machine. Absent: unknown until a start is tried. */
   has_disk_room: z.boolean().optional(),

@@ -22,7 +22,7 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
   if (!info) throw new ApiError("unavailable", "the node that runs machines does not answer");
   const checks: Health["checks"] = {
     store: "ok",
-    runtime: "ok",
+    runtime: info.limits_refused ? "fail" : "ok",
     images: imagesCheck(info),
     disk: diskCheck(info),
     secrets_key: deps.keyring.current ? "ok" : "off",

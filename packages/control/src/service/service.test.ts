@@ -52,6 +52,19 @@ test("a failed check degrades the service, which still answers 200", async () =>
   await control.offer({});
 });
 
+test("a node that refuses machines, since their limits cannot be set, fails the check of the runtime", async () => {
+  const whole = control.node.info;
+  control.node.info = { ...whole, limits_refused: true, cgroup_lack: "no bus" };
+  // On a busy host a check may be late, and the answer 503.
+  const body = await eventually(async () => {
+    const answer = await health();
+    expect(answer.status).toBe(200);
+    return answer.body;
+  });
+  control.node.info = whole;
+  expect([body.status, body.checks.runtime]).toEqual(["degraded", "fail"]);
+});
+
 test.each([
   ["another size", [{ template: "base", size: "large" }], "fail"],
   ["another template", [{ template: "ai", size: "small" }], "fail"],

@@ -27,6 +27,11 @@ const SPAWN_LIMIT_MS = 60_000;
 /** After this silence the agent must answer a ping before it gets a request. */
 const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
+/**
+ * After this silence a connection with callers' requests in flight is given up. A guest that reaches its limits, as with its
+ * page cache or its disk, answers late: the request that waits fails, and the commands that run keep their connection.
+ */
+const DEAD_AFTER_MS = 120_000;
 /** Receive window of a stream: large enough that a round trip of flow control does not bound its throughput. */
 const WINDOW_BYTES = MIB;
 /**
@@ -49,22 +54,43 @@ export interface OpenRequest {
   signal?: AbortSignal;
 }
 
+type Connection = Promise<ClientHttp2Session>;
+
+interface Limits {
+  silenceMs: number;
+  pingMs: number;
+  callMs: number;
+  deadAfterMs: number;
+}
+
+const LIMITS: Limits = {
+  silenceMs: SILENCE_MS,
+  pingMs: PING_LIMIT_MS,
+  callMs: CALL_LIMIT_MS,
+  deadAfterMs: DEAD_AFTER_MS,
+};
+
 /** Streams reserved for the daemon itself, so that a busy guest can still be frozen. */
 const OWN_STREAMS = 16;
 
 export class AgentClient {
   #socketPath: string;
   #socket: Socket | undefined;
-  #session: Promise<ClientHttp2Session> | null = null;
+  #session: Connection | null = null;
   #heardAt = 0;
   /** Pings that wait for their answer, by connection. */
-  readonly #signs = new WeakMap<ClientHttp2Session, Promise<void>>();
-  /** Number of streams in flight. */
+  readonly #pings = new WeakMap<ClientHttp2Session, Promise<void>>();
+  /** Number of streams in flight, and how many of them are those of callers. */
   #streams = 0;
+  #ofCallers = 0;
   #closed = false;
+  /** How much the connection had received at the last late answer that came with news, and when. */
+  #lateAt: { socket: Socket | undefined; bytes: number; at: number } = { socket: undefined, bytes: 0, at: 0 };
+  readonly #limits: Limits;
 
-  constructor(socketPath: string) {
+  constructor(socketPath: string, limits: Partial<Limits> = {}) {
     this.#socketPath = socketPath;
+    this.#limits = { ...LIMITS, ...limits };
   }
 
   /** Sets the path for later reconnects after the machine's folder was renamed. */
@@ -95,8 +121,9 @@ export class AgentClient {
   /** Starts a request. The caller sends its body, reads its answer, and closes the stream to give up. */
   async open(request: OpenRequest): Promise<ClientHttp2Stream> {
     const { method, path, isWhole = false, headers, isOwn = false, signal } = request;
-    const session = await this.#connect();
-    await this.#ensureAlive(session);
+    const connection = this.#connect();
+    const session = await connection;
+    await this.#ensureAlive(connection, session);
     if (signal?.aborted) throw new NodeError("internal", "the caller left");
     // Node would queue a stream past the limit, and the caller could not distinguish it from one that the agent has.
     if (this.#streams >= GUEST_LIMITS.concurrentStreams - (isOwn ? 0 : OWN_STREAMS))
@@ -107,9 +134,12 @@ export class AgentClient {
     const stream = beginRequest(session, { ":method": method, ":path": path, ...headers }, isWhole);
     const leave = () => cancel(stream);
     signal?.addEventListener("abort", leave, { once: true });
+    const ofCallers = isOwn ? 0 : 1;
     this.#streams += 1;
+    this.#ofCallers += ofCallers;
     stream.once("close", () => {
       this.#streams -= 1;
+      this.#ofCallers -= ofCallers;
       signal?.removeEventListener("abort", leave);
     });
     return stream.on("error", () => {});
@@ -119,9 +149,13 @@ export class AgentClient {
   async request(
     method: string,
     path: string,
-    { body, isRepeatable, isOwn }: { body?: unknown; isRepeatable: boolean; isOwn?: boolean },
+    {
+      body,
+      isRepeatable,
+      ...options
+    }: { body?: unknown; isRepeatable: boolean } & Pick<OpenRequest, "isOwn" | "signal">,
   ): Promise<AgentAnswer> {
-    const stream = await this.open({ method, path, isWhole: body === undefined, isOwn });
+    const stream = await this.open({ method, path, isWhole: body === undefined, ...options });
     if (body !== undefined) stream.end(JSON.stringify(body));
     return await this.answerTo(stream, { isRepeatable });
   }
@@ -154,14 +188,19 @@ export class AgentClient {
   }
 
   async #call<T>(method: string, path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
-    const asked = this.request(method, path, { body, isRepeatable: true, isOwn: true });
-    const answer = await withLimit(asked, CALL_LIMIT_MS, () => {
-      this.#drop();
-      return late(CALL_LIMIT_MS);
+    const { callMs } = this.#limits;
+    const expired = new AbortController();
+    const connection = this.#connect();
+    connection.catch(() => {});
+    const options = { body, isRepeatable: true, isOwn: true, signal: expired.signal };
+    const answer = await withLimit(this.request(method, path, options), callMs, () => {
+      expired.abort();
+      this.#dropIfDead(connection);
+      return late(callMs);
     });
-    return await withLimit(readAnswer(answer, schema), CALL_LIMIT_MS, () => {
+    return await withLimit(readAnswer(answer, schema), callMs, () => {
       cancel(answer.stream);
-      return late(CALL_LIMIT_MS);
+      return late(callMs);
     });
   }
 
@@ -202,26 +241,48 @@ export class AgentClient {
   }
 
   /** After a silence, waits for a ping; concurrent callers share it, because a connection allows only a few at once. */
-  async #ensureAlive(session: ClientHttp2Session): Promise<void> {
-    if (Date.now() - this.#heardAt < SILENCE_MS) return;
-    const known = this.#signs.get(session);
-    const sign = known ?? this.#signOfLife(session).finally(() => this.#signs.delete(session));
-    if (!known) this.#signs.set(session, sign);
-    await sign;
+  async #ensureAlive(connection: Connection, session: ClientHttp2Session): Promise<void> {
+    const { silenceMs, pingMs } = this.#limits;
+    if (Date.now() - this.#heardAt < silenceMs) return;
+    await withLimit(this.#pingOf(session), pingMs, () => {
+      this.#dropIfDead(connection);
+      return late(pingMs);
+    });
   }
 
-  async #signOfLife(session: ClientHttp2Session): Promise<void> {
+  /** Resolves when the agent answers the ping, however late. */
+  #pingOf(session: ClientHttp2Session): Promise<void> {
+    const known = this.#pings.get(session);
+    if (known !== undefined) return known;
     const pong = new Promise<void>((resolve, reject) => {
       const sent = session.ping((error) => (error ? reject(error) : resolve()));
       if (!sent) reject(new Error("no ping could be sent"));
-    }).catch((cause) => {
-      throw new NodeError("agent_unavailable", "the agent broke the connection", { cause });
     });
-    await withLimit(pong, PING_LIMIT_MS, () => {
-      this.#drop();
-      return late(PING_LIMIT_MS);
-    });
-    this.#heardAt = Date.now();
+    const ping = pong
+      .then(
+        () => {
+          this.#heardAt = Date.now();
+        },
+        (cause) => {
+          throw new NodeError("agent_unavailable", "the agent broke the connection", { cause });
+        },
+      )
+      .finally(() => this.#pings.delete(session));
+    // Each caller waits for a while only, and the last one may have left.
+    ping.catch(() => {});
+    this.#pings.set(session, ping);
+    return ping;
+  }
+
+  /** Gives up a connection after a late answer, but one with callers' requests only after a long silence. */
+  #dropIfDead(connection: Connection): void {
+    // Another caller may have given it up already; what came after it is not late.
+    if (connection !== this.#session) return;
+    const now = { socket: this.#socket, bytes: this.#socket?.bytesRead ?? 0, at: Date.now() };
+    const { socket, bytes, at } = this.#lateAt;
+    const isSilent = socket === now.socket && bytes === now.bytes;
+    if (!isSilent) this.#lateAt = now;
+    if (this.#ofCallers === 0 || (isSilent && now.at - at > this.#limits.deadAfterMs)) this.#drop();
   }
 
   #drop(): void {

@@ -55,9 +55,11 @@ function withSystemd(states: string[], fragment = "", failure = "") {
 
 test("the place of machines follows from the hierarchy and the init process", () => {
   const unified: CgroupHierarchy = { kind: "unified", controllers: [], isHostRoot: true };
-  expect(placeOn(unified, true)).toEqual({ kind: "unit" });
+  const hybrid = { lack: expect.stringContaining("hybrid") };
+  expect(placeOn(unified, true)).toEqual({ kind: "unit", below: "." });
   expect(placeOn(unified, false)).toEqual({ kind: "own" });
-  expect(placeOn({ kind: "hybrid" }, true)).toMatchObject({ lack: expect.stringContaining("hybrid") });
+  expect(placeOn({ kind: "hybrid" }, true)).toEqual({ kind: "unit", below: "unified", ...hybrid });
+  expect(placeOn({ kind: "hybrid" }, false)).toEqual(hybrid);
   expect(placeOn({ kind: "v1" }, false)).toMatchObject({ lack: expect.stringContaining("no cgroup v2") });
 });
 
@@ -125,7 +127,10 @@ test("a start that fails because another service was quicker is no failure", asy
 
 test("a unit that cannot be started is a lack, with systemd's words", async () => {
   const { host } = withSystemd(["inactive"], "", "Failed to connect to bus");
-  expect(await prepareParent(host)).toEqual({ lack: expect.stringContaining("Failed to connect to bus") });
+  expect(await prepareParent(host)).toEqual({
+    lack: expect.stringContaining("Failed to connect to bus"),
+    isFault: true,
+  });
 });
 
 test("a unit that was made is stopped once nothing needs it, and an installed one runs on", async () => {
@@ -150,8 +155,27 @@ test("our own group is removed, unless a machine has one below it", async () => 
   await releaseParent(host, { lack: "no cgroup v2" });
 });
 
+test("on a hybrid hierarchy machines have a group that outlives the service's, and no limits", async () => {
+  rmSync(path.join(root, "cgroup.controllers"));
+  makeGroup("unified", "");
+  makeGroup(`unified/${UNIT}`, "", "41\n");
+  const { host } = withSystemd(["active"]);
+  expect(await prepareParent(host)).toEqual({
+    group: path.join(root, "unified", UNIT),
+    controllers: [],
+    lack: expect.stringContaining("hybrid"),
+  });
+  expect(read(`unified/${UNIT}/holder/cgroup.procs`)).toBe("41");
+  const failing = withSystemd(["inactive"], "", "no bus").host;
+  expect(await prepareParent(failing)).toMatchObject({
+    lack: expect.stringMatching(/hybrid.*no bus/),
+    isFault: false,
+  });
+});
+
 test("groups of machines are looked for at every place that a version or a start gave them", () => {
   const installed = possibleParents(without(), { group: path.join(root, "other.slice/x"), controllers: [] });
-  expect(installed).toEqual(["other.slice/x", "vivarium", UNIT].map((name) => path.join(root, name)));
-  expect(possibleParents(without(), { lack: "none" })).toHaveLength(2);
+  const known = ["vivarium", UNIT, `unified/${UNIT}`];
+  expect(installed).toEqual(["other.slice/x", ...known].map((name) => path.join(root, name)));
+  expect(possibleParents(without(), { lack: "none" })).toHaveLength(3);
 });

@@ -15,6 +15,7 @@ import {
 } from "@vivarium/kit/cgroup-hierarchy";
 import { sleep } from "@vivarium/kit/clock";
 import { runHostCommand } from "@vivarium/kit/host-command";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { NEEDED, USED } from "./cgroup-limits.ts";
 
 /** The parts of the host that decide; tests have others. */
@@ -36,6 +37,8 @@ export const THIS_HOST: CgroupHost = {
 
 /** Name of our group below the root, on hosts without systemd. */
 export const OWN_GROUP = "vivarium";
+/** On a hybrid hierarchy cgroup v2 is mounted here below the root: without controllers, for systemd to know its units' processes. */
+const BESIDE_V1 = "unified";
 /** Group of the unit's own process: a group that passes controllers on may have no process itself. */
 const HOLDER = "holder";
 
@@ -51,21 +54,28 @@ const MAKE_UNIT = [
   ...["sleep", "infinity"],
 ];
 
-/** `lack`: the limits that machines are without, and why. */
+/**
+ * `lack`: the limits that machines are without, and why. `isFault`: the host has what they need, and they could not be set up
+ * now; without it the host has none to give.
+ */
 export type Parent =
   | { group: string; controllers: string[]; lack?: string }
-  | { group?: undefined; lack: string };
+  | { group?: undefined; lack: string; isFault?: boolean };
 
 export async function prepareParent(host: CgroupHost): Promise<Parent> {
   const place = placeOn(readCgroupHierarchy(host.root), existsSync(host.systemdDir));
-  if ("lack" in place) return place;
+  if (!("kind" in place)) return place;
   try {
-    const { group, controllers } = place.kind === "unit" ? await prepareUnit(host) : await prepareOwn(host);
+    const { group, controllers } =
+      place.kind === "own" ? await prepareOwn(host) : await prepareUnit(host, place.below);
+    if (place.lack !== undefined) return { group, controllers, lack: place.lack };
     const missing = NEEDED.filter((name) => !controllers.includes(name));
     if (missing.length === 0) return { group, controllers };
     return { group, controllers, lack: `the host has no cgroup controller ${missing.join(", ")}` };
   } catch (error) {
-    return { lack: (error as Error).message };
+    // Without systemd, the root may be that of a container, which nobody gave a group of its own.
+    const isFault = place.kind === "unit" && place.lack === undefined;
+    return { lack: [place.lack, messageOf(error)].filter(Boolean).join("; "), isFault };
   }
 }
 
@@ -79,20 +89,24 @@ export async function releaseParent(host: CgroupHost, { group }: Parent): Promis
     throw new Error(`systemctl stop ${MACHINES_UNIT} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
-/** Where the group belongs on such a host. */
-export function placeOn(
-  hierarchy: CgroupHierarchy,
-  hasSystemd: boolean,
-): { kind: "unit" | "own" } | { lack: string } {
-  if (hierarchy.kind === "unified") return { kind: hasSystemd ? "unit" : "own" };
-  if (hierarchy.kind === "hybrid")
-    return { lack: "cgroup v2 is mounted beside v1, which has the controllers (a hybrid hierarchy)" };
-  return { lack: `no cgroup v2 at ${CGROUP_ROOT}` };
+/** `below`: where the tree that has the unit's group begins, below the root. */
+type Place = { kind: "unit"; below: string; lack?: string } | { kind: "own"; lack?: string };
+
+/**
+ * Where the group belongs on such a host. A hybrid one has no limits to give, but systemd, with the service's unit, ends every
+ * process in that unit's group: machines have another one there too.
+ */
+export function placeOn(hierarchy: CgroupHierarchy, hasSystemd: boolean): Place | { lack: string } {
+  if (hierarchy.kind === "unified") return hasSystemd ? { kind: "unit", below: "." } : { kind: "own" };
+  if (hierarchy.kind !== "hybrid") return { lack: `no cgroup v2 at ${CGROUP_ROOT}` };
+  const lack = "cgroup v2 is mounted beside v1, which has the controllers (a hybrid hierarchy)";
+  return hasSystemd ? { kind: "unit", below: BESIDE_V1, lack } : { lack };
 }
 
 /** The groups that may hold those of machines, also of machines that an earlier version or another start made. */
 export function possibleParents({ root }: CgroupHost, parent: Parent): string[] {
-  const known = [path.join(root, OWN_GROUP), path.join(root, "system.slice", MACHINES_UNIT)];
+  const ofUnit = path.join("system.slice", MACHINES_UNIT);
+  const known = [OWN_GROUP, ofUnit, path.join(BESIDE_V1, ofUnit)].map((name) => path.join(root, name));
   return [...new Set([...(parent.group === undefined ? [] : [parent.group]), ...known])];
 }
 
@@ -114,9 +128,9 @@ async function prepareOwn({ root }: CgroupHost): Promise<Prepared> {
   return { group, controllers: await passOn(group) };
 }
 
-async function prepareUnit(host: CgroupHost): Promise<Prepared> {
+async function prepareUnit(host: CgroupHost, below: string): Promise<Prepared> {
   const { controlGroup } = await startUnit(host);
-  const group = path.join(host.root, controlGroup);
+  const group = path.join(host.root, below, controlGroup);
   if (controlGroup === "" || !existsSync(group))
     throw new Error(`${MACHINES_UNIT} has no cgroup at ${group}`);
   for (let attempt = 1; ; attempt++) {

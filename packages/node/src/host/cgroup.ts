@@ -1,8 +1,10 @@
 /** Gives each machine a cgroup with limits, named after its slot, where the host has cgroup v2 with controllers. */
 import { existsSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { totalmem } from "node:os";
 import path from "node:path";
+import { messageOf } from "@vivarium/kit/unknown-error";
+import { NodeError } from "../node-error.ts";
 import type { MachineShape } from "../qemu/arguments.ts";
 import { limitsOf } from "./cgroup-limits.ts";
 import {
@@ -17,37 +19,70 @@ import { removeGroup } from "./cgroup-removal.ts";
 import { explainMemoryKill } from "./memory-kill.ts";
 import type { Slot } from "./slots.ts";
 
-export async function openCgroups(host: CgroupHost = THIS_HOST): Promise<Cgroups> {
-  return new Cgroups(host, await prepareParent(host));
+/** `onRefusal` gets the reason when machines begin to be refused, and undefined once one has its limits again. */
+export async function openCgroups(
+  host: CgroupHost = THIS_HOST,
+  onRefusal: (reason: string | undefined) => void = () => {},
+): Promise<Cgroups> {
+  return new Cgroups(host, await prepareParent(host), onRefusal);
 }
 
 export class Cgroups {
   readonly #host: CgroupHost;
+  readonly #onRefusal: (reason: string | undefined) => void;
   #parent: Parent;
+  #refusal: string | undefined;
+  #preparing: Promise<Parent> | undefined;
 
-  constructor(host: CgroupHost, parent: Parent) {
+  constructor(host: CgroupHost, parent: Parent, onRefusal: (reason: string | undefined) => void = () => {}) {
     this.#host = host;
     this.#parent = parent;
+    this.#onRefusal = onRefusal;
+    this.#refusal = isFault(parent) ? parent.lack : undefined;
   }
 
   /** Limits that machines are without, and why. Undefined if they have all. */
   get lack(): string | undefined {
-    return this.#parent.lack;
+    return this.#refusal ?? this.#parent.lack;
   }
 
-  /** Makes the group of a machine, for its first process to enter. Undefined if this host has none. */
+  /** Why machines are refused: the host has limits to give, and the last try to set them has failed. */
+  get refusal(): string | undefined {
+    return this.#refusal;
+  }
+
+  /**
+   * Makes the group of a machine, for its first process to enter. Undefined if the host has no limits to give. If it has, and
+   * they cannot be set, the machine is refused and none runs without them; the next machine tries again.
+   */
   async make(slot: Slot, shape: MachineShape): Promise<string | undefined> {
-    if (this.#parent.group === undefined) return undefined;
     await this.remove(slot);
-    const { group, controllers } = await this.#parentNow();
-    const leaf = leafOf(group, slot);
-    await mkdir(leaf);
-    for (const { file, value, isOptional } of limitsOf(shape, { controllers, hostBytes: totalmem() })) {
-      await writeFile(path.join(leaf, file), value).catch((error: unknown) => {
-        if (!isOptional) throw error;
+    try {
+      const group = await this.#makeGroup(slot, shape);
+      this.#setRefusal(undefined);
+      return group;
+    } catch (cause) {
+      this.#setRefusal(messageOf(cause));
+      throw new NodeError("no_capacity", "this node cannot set the limits of a machine at the moment", {
+        cause,
       });
     }
-    return leaf;
+  }
+
+  #setRefusal(reason: string | undefined): void {
+    if (reason !== this.#refusal) this.#onRefusal(reason);
+    this.#refusal = reason;
+  }
+
+  async #makeGroup(slot: Slot, shape: MachineShape): Promise<string | undefined> {
+    const parent = await this.#parentNow();
+    if (parent.group === undefined) return undefined;
+    try {
+      return await makeLeaf(parent, slot, shape);
+    } catch {
+      // The tree may have changed behind this process: another one took controllers away, or the group itself.
+      return await makeLeaf(await this.#prepareWithGroup(), slot, shape);
+    }
   }
 
   /** Kills all processes of the slot's machine and removes its group. Rejects if one does not end. */
@@ -70,14 +105,61 @@ export class Cgroups {
     return undefined;
   }
 
-  /** The parent, made again if it is gone: an operator may have stopped the unit, and with it all machines. */
-  async #parentNow(): Promise<Parent & { group: string }> {
+  /**
+   * The parent, made again if it is gone or lacks something: an operator may have stopped the unit, and with it all machines,
+   * and systemd may not have answered before.
+   */
+  async #parentNow(): Promise<Parent> {
     const known = this.#parent;
-    if (known.group !== undefined && existsSync(known.group)) return known;
-    this.#parent = await prepareParent(this.#host);
-    if (this.#parent.group !== undefined) return this.#parent;
-    throw new Error(`the group of all machines is gone and cannot be made again: ${this.#parent.lack}`);
+    if (known.group !== undefined && existsSync(known.group)) {
+      if (known.lack !== undefined) await this.#prepare();
+      return this.#parent;
+    }
+    if (known.group !== undefined) return await this.#prepareWithGroup();
+    const parent = await this.#prepare();
+    if (isFault(parent)) throw new Error(parent.lack);
+    return parent;
   }
+
+  /** On a host whose machines had limits before. */
+  async #prepareWithGroup(): Promise<Parent & { group: string }> {
+    const parent = await this.#prepare();
+    if (parent.group !== undefined) return parent;
+    throw new Error(`the group of all machines is gone and cannot be made again: ${parent.lack}`);
+  }
+
+  /** Machines that start at the same time share one try. A group that was known stays so: its machines are in it. */
+  async #prepare(): Promise<Parent> {
+    this.#preparing ??= prepareParent(this.#host).finally(() => {
+      this.#preparing = undefined;
+    });
+    const parent = await this.#preparing;
+    if (parent.group !== undefined || this.#parent.group === undefined) this.#parent = parent;
+    return parent;
+  }
+}
+
+const isFault = (parent: Parent) => parent.group === undefined && parent.isFault === true;
+
+/** A group with all limits, or no group. */
+async function makeLeaf(
+  { group, controllers }: Parent & { group: string },
+  slot: Slot,
+  shape: MachineShape,
+): Promise<string> {
+  const leaf = leafOf(group, slot);
+  await mkdir(leaf);
+  try {
+    for (const { file, value, isOptional } of limitsOf(shape, { controllers, hostBytes: totalmem() })) {
+      await writeFile(path.join(leaf, file), value).catch((error: unknown) => {
+        if (!isOptional) throw error;
+      });
+    }
+  } catch (error) {
+    await rmdir(leaf).catch(() => {});
+    throw error;
+  }
+  return leaf;
 }
 
 /**

@@ -35,6 +35,8 @@ export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
     qemu_version: deps.qemu.version,
     reflink: await hasReflink(dir),
     cgroup_v2: deps.cgroups.lack === undefined,
+    cgroup_lack: deps.cgroups.lack,
+    limits_refused: deps.cgroups.refusal !== undefined,
     disk: await diskSpace(dir),
     has_disk_room: await deps.gate.hasSpace(DISK_PER_START_BYTES),
     baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified, origin }) => ({
