@@ -49,7 +49,7 @@ export async function backUp(
   const layout = layoutOf(config.dataDir, config.imagesDir);
   if (!existsSync(layout.controlDir)) throw noKeys(layout.controlDir);
   await requireNoUnfinishedRestore(layout);
-  const place = await databasePlace(config);
+  const place = databasePlace(config);
   const isNeeded = savedState || volumes;
   const command = "viv backup";
   return await withPool({ layout, terminal, isNeeded, command }, async ({ pool, isHeld }) => {

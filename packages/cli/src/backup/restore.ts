@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { chown, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
-import { syncPath } from "@vivarium/kit/durable-file";
+import { syncFileSystem, syncPath } from "@vivarium/kit/durable-file";
 import { CliError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
 import { readBuild } from "../supervisor/build.ts";
@@ -15,6 +15,7 @@ import { takeUnserved } from "../supervisor/lock.ts";
 import { mountPool } from "../supervisor/pool.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
 import { ensureServiceUser } from "../supervisor/service-user.ts";
+import type { RestoreJournal } from "../supervisor/unfinished-restore.ts";
 import { readFirst, unpack } from "./archive.ts";
 import { checkNames } from "./check-names.ts";
 import { type DataPlaces, databasePlace, hasCluster, startDatabase } from "./database.ts";
@@ -39,7 +40,7 @@ import {
   undoRestore,
   undoUnfinishedRestore,
 } from "./restore-journal.ts";
-import { checkLoad, loadRows } from "./rows.ts";
+import { checkLoad, loadRows, UncertainLoad } from "./rows.ts";
 import { placeBuild, placeSnapshot } from "./saved-state.ts";
 import { makeStaging } from "./staging.ts";
 import { sumsBelow } from "./sums.ts";
@@ -70,7 +71,7 @@ export async function restoreBackup(
   await makeBaseDirs(layout);
   const lock = await takeUnserved(layout, "viv restore-backup");
   try {
-    const place = await databasePlace(config);
+    const place = databasePlace(config);
     if (place.objectsDir === undefined && manifest.artifacts.length > 0) throw bucketFor(manifest);
     const undone = await undoUnfinishedRestore(layout);
     if (undone) terminal.note(`viv: the restore of ${undone.backup}, which was interrupted, is undone first`);
@@ -81,6 +82,8 @@ export async function restoreBackup(
     terminal.note(`viv: unpacking ${file}, made at ${manifest.made_at} by ${manifest.made_by}`);
     await unpack(file, staging.dir, signal);
     await verify(staging.dir, manifest);
+    // A state or a volume has its name only once it is on disk: what has the name is taken as whole by every later restore.
+    await syncFileSystem(staging.dir);
     terminal.note("viv: every file is as the manifest says");
     signal.throwIfAborted();
     return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
@@ -128,7 +131,10 @@ interface Putting {
   dir: string;
 }
 
-/** Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal. */
+/**
+ * Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal, and
+ * so does a load of which nobody knows whether it took place. All of it is on disk before the journal goes.
+ */
 async function put({ layout, place, force, file, dir }: Putting, manifest: BackupManifest) {
   const { dataDir, controlDir, postgresDir, imagesDir } = layout;
   for (const id of manifest.snapshots)
@@ -150,18 +156,36 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
     controlDir,
     ...(place.url === undefined ? [cluster] : []),
   ]);
-  try {
-    await moveAside(layout, journal);
-    await putKeys(path.join(dir, KEYS_DIR), controlDir, user);
-    if (place.url !== undefined) await noteOwnRows(layout, journal);
-    const loaded = await load({ layout, place, force }, path.join(dir, ROWS_FILE));
-    const aside = await finishRestore(layout, journal);
-    if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
-    return { rows: loaded.rows, unchanged, aside };
-  } catch (error) {
-    await undoRestore(layout, journal);
-    throw error;
-  }
+  const loaded = await putRowsAndKeys({ layout, place, force, dir }, { journal, user }).catch(
+    async (error: unknown) => {
+      if (place.url !== undefined && error instanceof UncertainLoad) throw uncertain(layout, journal, error);
+      await undoRestore(layout, journal);
+      throw error;
+    },
+  );
+  for (const written of [dataDir, path.join(dataDir, "pool"), postgresDir])
+    if (existsSync(written)) await syncFileSystem(written);
+  const aside = await finishRestore(layout, journal);
+  if (loaded?.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
+  return { rows: loaded?.rows ?? 0, unchanged, aside };
+}
+
+async function putRowsAndKeys(
+  { layout, place, force, dir }: Omit<Putting, "file">,
+  { journal, user }: { journal: RestoreJournal; user: Account },
+) {
+  await moveAside(layout, journal);
+  await putKeys(path.join(dir, KEYS_DIR), layout.controlDir, user);
+  if (place.url !== undefined) await noteOwnRows(layout, journal);
+  return await load({ layout, place, force }, path.join(dir, ROWS_FILE));
+}
+
+/** The keys of before may not be those of the rows: the journal stays, and with it the refusal to start. */
+function uncertain({ dataDir }: Layout, { backup }: RestoreJournal, cause: UncertainLoad): CliError {
+  return new CliError(`the restore is not finished: ${cause.message}`, {
+    hint: `Nothing starts in ${dataDir} before it is. Repeat it once the database answers: viv restore-backup --force --data-dir ${dataDir} ${backup}`,
+    cause,
+  });
 }
 
 async function load({ layout, place, force }: Omit<Putting, "dir" | "file">, file: string) {

@@ -1,3 +1,4 @@
+import type { ConfigInForce } from "../install/config-in-force.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { checkCgroups } from "./cgroups.ts";
 import type { Finding } from "./finding.ts";
@@ -6,7 +7,7 @@ import { checkKvm } from "./kvm.ts";
 import { checkNetworkTable } from "./network-table.ts";
 import { checkObjectStore } from "./object-store.ts";
 import { checkPrivateOpen } from "./private-open.ts";
-import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
+import { checkServiceSettings } from "./settings.ts";
 import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
 import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
@@ -26,7 +27,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkFirewall(),
     checkNetworkTable(dataDir),
     checkServiceSettings(config, file),
-    checkPrivateOpen(childEnv),
+    checkPrivateOpen(config),
     checkObjectStore(childEnv),
     checkCgroups(),
     checkReflink(dataDir),

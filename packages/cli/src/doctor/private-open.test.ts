@@ -24,7 +24,7 @@ test("a wide range is a warning with the number of its addresses", () => {
 });
 
 test("a setting with which the service does not start is a failure", async () => {
-  expect(await checkPrivateOpen({ VIV_PRIVATE_OPEN: "10.1.2.3" })).toMatchObject({
+  expect(await checkPrivateOpen({ childEnv: { VIV_PRIVATE_OPEN: "10.1.2.3" } })).toMatchObject({
     status: "fail",
     found: expect.stringContaining("which has no port"),
   });
