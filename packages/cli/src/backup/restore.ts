@@ -37,8 +37,8 @@ import {
   finishRestore,
   moveAside,
   noteOwnRows,
-  undoRestore,
   undoUnfinishedRestore,
+  undoUnlessOwnRows,
 } from "./restore-journal.ts";
 import { checkLoad, loadRows, UncertainLoad } from "./rows.ts";
 import { placeBuild, placeSnapshot } from "./saved-state.ts";
@@ -86,7 +86,9 @@ export async function restoreBackup(
     await syncFileSystem(staging.dir);
     terminal.note("viv: every file is as the manifest says");
     signal.throwIfAborted();
-    return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
+    const hasOwnRows = undone?.hasOwnRows ?? false;
+    const putting = { layout, place, force, file, dir: staging.dir, hasOwnRows };
+    return { manifest, ...(await put(putting, manifest)) };
   } finally {
     await lock.release();
   }
@@ -129,13 +131,15 @@ interface Putting {
   file: string;
   /** Where the backup is unpacked. */
   dir: string;
+  /** Whether an earlier restore may have loaded rows into the operator's own database. */
+  hasOwnRows: boolean;
 }
 
 /**
  * Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal, and
  * so does a load of which nobody knows whether it took place. All of it is on disk before the journal goes.
  */
-async function put({ layout, place, force, file, dir }: Putting, manifest: BackupManifest) {
+async function put({ layout, place, force, file, dir, hasOwnRows }: Putting, manifest: BackupManifest) {
   const { dataDir, controlDir, postgresDir, imagesDir } = layout;
   for (const id of manifest.snapshots)
     await placeSnapshot(path.join(dir, STATES_DIR, id), path.join(dataDir, "pool/s", id), imagesDir);
@@ -152,14 +156,12 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
 
   const cluster = path.join(postgresDir, "data");
   if (place.url === undefined) await stopLeftPostgres(cluster);
-  const journal = await beginRestore(layout, file, [
-    controlDir,
-    ...(place.url === undefined ? [cluster] : []),
-  ]);
+  const moved = [controlDir, ...(place.url === undefined ? [cluster] : [])];
+  const journal = await beginRestore(layout, file, moved, hasOwnRows);
   const loaded = await putRowsAndKeys({ layout, place, force, dir }, { journal, user }).catch(
     async (error: unknown) => {
       if (place.url !== undefined && error instanceof UncertainLoad) throw uncertain(layout, journal, error);
-      await undoRestore(layout, journal);
+      await undoUnlessOwnRows(layout, journal);
       throw error;
     },
   );
@@ -171,7 +173,7 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
 }
 
 async function putRowsAndKeys(
-  { layout, place, force, dir }: Omit<Putting, "file">,
+  { layout, place, force, dir }: Pick<Putting, "layout" | "place" | "force" | "dir">,
   { journal, user }: { journal: RestoreJournal; user: Account },
 ) {
   await moveAside(layout, journal);
@@ -188,7 +190,7 @@ function uncertain({ dataDir }: Layout, { backup }: RestoreJournal, cause: Uncer
   });
 }
 
-async function load({ layout, place, force }: Omit<Putting, "dir" | "file">, file: string) {
+async function load({ layout, place, force }: Pick<Putting, "layout" | "place" | "force">, file: string) {
   if (place.url !== undefined)
     return await loadRows(place.url, file, { keepAside: force ? "restore" : undefined });
   const database = await startDatabase(layout, place);

@@ -81,5 +81,6 @@ async function restoreRows(call: Call, file: string, force: boolean): Promise<vo
     });
   const { config } = await withConfigInForce(call);
   const put = await putRows(config, file, { keepAside: "restore" });
-  call.print(put, () => `put ${put?.rows} rows back; the tables of before are in the schema ${put?.aside}`);
+  const kept = put?.aside === undefined ? "" : `; the tables of before are in the schema ${put.aside}`;
+  call.print(put, () => `put ${put?.rows} rows back${kept}`);
 }

@@ -30,6 +30,20 @@ test("a setting with which the service does not start is a failure", async () =>
   });
 });
 
+test("an opening with the address of the service's object store is a failure", async () => {
+  const childEnv = {
+    VIV_PRIVATE_OPEN: "10.7.0.0/24:9000",
+    VIV_OBJECTS: "s3://bucket",
+    VIV_OBJECTS_ENDPOINT: "http://10.7.0.9:9000",
+    AWS_ACCESS_KEY_ID: "id",
+    AWS_SECRET_ACCESS_KEY: "key",
+  };
+  expect(await checkPrivateOpen({ childEnv })).toMatchObject({
+    status: "fail",
+    found: expect.stringContaining("opens 10.7.0.9:9000, where this service has its object store"),
+  });
+});
+
 test("what a running service has opened is read from its table", () => {
   const set = "table inet vivarium { set open4 { type ipv4_addr . inet_service; flags interval; }; }";
   const elements = "add element inet vivarium open4 { 10.1.2.3 . 443, 10.2.0.0/24 . 8080, 10.2.0.2/31 . 80 }";

@@ -6,7 +6,7 @@ import type { Account } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
 
 /** Names in a data directory below which they own files. */
-const OWNED = /^(control|postgres|objects|control\.before-restore-\d+)$/;
+const OWNED = /^(control|postgres|control\.before-restore-\d+)$/;
 const LIMIT_MS = 600_000;
 const TO_ROOT = ["-exec", "chown", "-h", "0:0", "{}", "+"];
 

@@ -184,10 +184,9 @@ function storeSteps({ dataDir, objectsDir = path.join(dataDir, "objects") }: Rem
   ];
 }
 
-/** As `disownStep`, of a store outside of the data directory, which stays whatever else goes. */
+/** As `disownStep`, of a store at any place, also behind a link. One outside of the data directory stays whatever else goes. */
 function disownStoreSteps({ dataDir, objectsDir, withData }: Removal): Step[] {
-  if (objectsDir === undefined || objectsDir === path.join(dataDir, "objects")) return [];
-  if (withData && isInside(objectsDir, dataDir)) return [];
+  if (objectsDir === undefined || (withData && isInside(objectsDir, dataDir))) return [];
   return [
     {
       what: `rights of the service's users to files of artifacts in ${objectsDir}, which are root's now`,
@@ -207,7 +206,7 @@ const usersOfService = async () => [
  */
 function disownStep(dataDir: string): Step {
   return {
-    what: `rights of the service's users to keys, database and artifacts in ${dataDir}, which are root's now`,
+    what: `rights of the service's users to keys and database in ${dataDir}, which are root's now`,
     isThere: async () => (await ownedBy(dataDir, await usersOfService())).length > 0,
     remove: async () => disown(dataDir, await usersOfService()),
   };
