@@ -52,7 +52,9 @@ async function cutPower(): Promise<void> {
 /** The files below a folder that are empty, or are not as long as their originals. */
 async function shortFiles(dir: string, originals = dir): Promise<string[]> {
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+  const files = entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name));
   const short = await Promise.all(
     files.map(async (file) => {
       const original = originals === dir ? undefined : await stat(file.replace(dir, originals));

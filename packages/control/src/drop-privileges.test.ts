@@ -1,5 +1,14 @@
 import { execFile } from "node:child_process";
-import { chmodSync, linkSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
@@ -50,7 +59,7 @@ test("a store of objects that an uninstall made root's becomes its user's again,
   const argv = ["--input-type=module", "-e", ENTER, module, path.join(root, "control"), store];
   const nobody = Number((await promisify(execFile)(process.execPath, argv)).stdout);
   const ownerOf = (name: string) => statSync(path.join(root, name)).uid;
-  expect(["store", "store/objects/org_a", ...files.map((file) => `store/${file}`), "of-root"].map(ownerOf)).toEqual(
-    [nobody, nobody, nobody, nobody, nobody, 0, 0],
-  );
+  expect(
+    ["store", "store/objects/org_a", ...files.map((file) => `store/${file}`), "of-root"].map(ownerOf),
+  ).toEqual([nobody, nobody, nobody, nobody, nobody, 0, 0]);
 });

@@ -34,7 +34,8 @@ async function giveStore(dir: string, { uid, gid }: Account): Promise<void> {
     const { code, stderr } = await runHostCommand("find", [...folders, ...ofStore, ...give], {
       timeoutMs: LIMIT_MS,
     });
-    if (code !== 0) throw new Error(`cannot give ${dir} to its user: ${stderr.trim() || `exit code ${code}`}`);
+    if (code !== 0)
+      throw new Error(`cannot give ${dir} to its user: ${stderr.trim() || `exit code ${code}`}`);
   }
   await chown(dir, uid, gid);
 }

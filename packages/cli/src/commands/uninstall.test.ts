@@ -124,7 +124,11 @@ test("the directory of another unit is refused, also by a link to it", async () 
 test("builds of set-up are removed where the unit's settings have them, and images of VIV_IMAGES_DIR are named", async () => {
   const images = await mkdtemp(path.join(tmpdir(), "viv-images-"));
   onTestFinished(() => rm(images, { recursive: true }));
-  const settings = { VIV_CACHE_DIR: "/nowhere/cache", VIV_IMAGES_DIR: images, DATABASE_URL: "postgres://h/n" };
+  const settings = {
+    VIV_CACHE_DIR: "/nowhere/cache",
+    VIV_IMAGES_DIR: images,
+    DATABASE_URL: "postgres://h/n",
+  };
   host.units = [unitOf("test-unit", { settings })];
   const { err } = await uninstall("--data", "--yes");
   expect(seen.removals[0]?.cacheDirs).toContain("/nowhere/cache");

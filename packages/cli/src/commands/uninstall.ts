@@ -237,7 +237,9 @@ async function sayWhatStays(
   if (place) terminal.note(`viv: ${dataDir} is empty now, and stays: it is a ${PLACES[place]}`);
   for (const { what, place: at, setting } of kept) terminal.note(`  stays    ${what}: ${at} (${setting})`);
   if (isDataGone && kept.length > 0)
-    terminal.note("viv: what is outside of the data directory may be another service's too: remove it yourself");
+    terminal.note(
+      "viv: what is outside of the data directory may be another service's too: remove it yourself",
+    );
 }
 
 function lastLine(

@@ -20,7 +20,8 @@ export async function checkPrivateOpen(settings: ServiceSettings): Promise<Findi
     await refuseOpenParts(open, settings);
     return findingOf(open);
   } catch (error) {
-    const cost = "viv up does not start; a part of the service that is open already can be reached by sessions";
+    const cost =
+      "viv up does not start; a part of the service that is open already can be reached by sessions";
     return fail(NAME, messageOf(error), cost, "Correct VIV_PRIVATE_OPEN, and start the service again.");
   }
 }

@@ -43,7 +43,11 @@ test.each(["data", "link", "link/.", "nowhere/../data"])(
 );
 
 test("settings of the caller's shell that say otherwise do not count for a unit, and are named without their values", async () => {
-  const env = { DATABASE_URL: "postgres://app:secret@host/app", VIV_OBJECTS: "s3://app", VIV_URL: "http://h" };
+  const env = {
+    DATABASE_URL: "postgres://app:secret@host/app",
+    VIV_OBJECTS: "s3://app",
+    VIV_URL: "http://h",
+  };
   const { place, said } = await workWith("link", { ...env, VIV_CONTROL_USER: "somebody" });
   expect(place).toMatchObject({ url: SETTINGS.DATABASE_URL, objectsDir: "/srv/objects" });
   expect(said).toEqual([

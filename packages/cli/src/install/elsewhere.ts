@@ -42,7 +42,5 @@ export function keptElsewhere(dataDir: string, settings: Settings): Elsewhere[] 
     return [{ what, place, setting }];
   });
   const { VIV_OBJECTS: bucket } = settings;
-  return bucket
-    ? [...files, { what: "files of artifacts", place: bucket, setting: "VIV_OBJECTS" }]
-    : files;
+  return bucket ? [...files, { what: "files of artifacts", place: bucket, setting: "VIV_OBJECTS" }] : files;
 }

@@ -32,8 +32,7 @@ export async function disownStore(dir: string, users: Users): Promise<void> {
 
 /** Follows no link: the users could have made some. Modes stay, so what they alone could read root alone can. */
 export async function disown(dataDir: string, users: Users): Promise<void> {
-  for (const name of await ownedBy(dataDir, users))
-    await find(path.join(dataDir, name), users, TO_ROOT);
+  for (const name of await ownedBy(dataDir, users)) await find(path.join(dataDir, name), users, TO_ROOT);
 }
 
 async function find(dir: string, users: Users, action: string[]): Promise<string> {

@@ -66,7 +66,8 @@ const untilInTheMiddle = (client: pg.Client) =>
   );
 
 /** The lines up to the rows of the organisations. */
-const halfOf = (lines: readonly string[]) => lines.slice(0, lines.findIndex((line) => line.startsWith("[")) + 1);
+const halfOf = (lines: readonly string[]) =>
+  lines.slice(0, lines.findIndex((line) => line.startsWith("[")) + 1);
 
 const namesOf = async (client: pg.Client) => (await client.query("select name from orgs")).rows;
 const schemasOf = async (client: pg.Client) =>

@@ -70,7 +70,9 @@ export async function loadRows(
 async function commit(client: pg.Client): Promise<void> {
   await client.query("commit").catch((cause: unknown) => {
     if (cause instanceof pg.DatabaseError && !CONNECTION_LOST.test(cause.code ?? "")) throw cause;
-    throw new UncertainLoad(`the database did not say whether it has the rows: ${messageOf(cause)}`, { cause });
+    throw new UncertainLoad(`the database did not say whether it has the rows: ${messageOf(cause)}`, {
+      cause,
+    });
   });
 }
 
