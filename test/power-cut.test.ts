@@ -1,6 +1,5 @@
 /**
- * What is said to be in place is there after a power cut at that moment: on a real XFS, whose unwritten data and log are
- * thrown away.
+ * Power cuts right after something is said to be in place: on a real XFS, whose unwritten data and log are thrown away.
  */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";

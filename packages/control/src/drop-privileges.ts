@@ -21,7 +21,7 @@ const IN_STORE = ["objects", "incoming", "uploads"];
 const LIMIT_MS = 600_000;
 
 /**
- * What is in the store is the user's already, unless an uninstall has made it root's or the user has another number now. The
+ * The files in the store are the user's already, unless an uninstall has made it root's or the user has another number now. The
  * directory is given last: as long as it is not the user's, that user can have put nothing into it.
  */
 async function giveStore(dir: string, { uid, gid }: Account): Promise<void> {

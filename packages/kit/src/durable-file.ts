@@ -15,7 +15,7 @@ export async function syncPath(target: string): Promise<void> {
   }
 }
 
-/** Everything that was written to the file system of this path, by whomever, is on disk when this returns. */
+/** Everything that any process has written to the file system of this path is on disk when this returns. */
 export async function syncFileSystem(target: string): Promise<void> {
   const { code, stderr } = await runHostCommand("sync", ["--file-system", target], {
     timeoutMs: SYNC_LIMIT_MS,

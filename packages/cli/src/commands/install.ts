@@ -124,7 +124,7 @@ async function installLocked(
   const files = [places.settingsFile, path.join(dataDir, SETTINGS_IN_DATA)];
   const settings = await settingsText(name, files, { ...config, options });
   const wanted = { name, dataDir, settings: readSettings(settings) };
-  // Of a new unit the environment was taken over.
+  // A new unit has taken the environment over.
   if (before) sayContradicted({ terminal }, configOf(caller, { ...before, settings: wanted.settings }));
   checkFree(wanted, installed, before === undefined && existsSync(places.unitFile));
   const state = await unitState(name);

@@ -25,7 +25,7 @@ const list = async () => [unit];
 const callerOf = (name: string, env: Record<string, string> = {}) =>
   readConfig({ VIV_DATA_DIR: path.join(dir, name), ...env });
 
-/** What a command such as `viv backup` works with, and what it says first. */
+/** The places that a command such as `viv backup` works with, and what it says first. */
 async function workWith(name: string, env: Record<string, string> = {}) {
   const said: string[] = [];
   const terminal = { note: (line: string) => void said.push(line) } as never;

@@ -1,6 +1,6 @@
 /**
- * What settings put outside of the data directory. An uninstall leaves it and names it, also with --data: another service
- * of this host or of others may use the same place.
+ * Files that settings put outside of the data directory. An uninstall leaves and names them, also with --data: another
+ * service of this host or of others may use the same place.
  */
 import { existsSync } from "node:fs";
 import path from "node:path";

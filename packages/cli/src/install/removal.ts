@@ -184,9 +184,9 @@ function storeSteps({ dataDir, objectsDir = path.join(dataDir, "objects") }: Rem
   ];
 }
 
-/** As `disownStep`, of a store at any place, also behind a link. One outside of the data directory stays whatever else goes. */
+/** As `disownStep`, also behind a link. One outside of the data directory may be used by another service. */
 function disownStoreSteps({ dataDir, objectsDir, withData }: Removal): Step[] {
-  if (objectsDir === undefined || (withData && isInside(objectsDir, dataDir))) return [];
+  if (objectsDir === undefined || withData || !isInside(objectsDir, dataDir)) return [];
   return [
     {
       what: `rights of the service's users to files of artifacts in ${objectsDir}, which are root's now`,

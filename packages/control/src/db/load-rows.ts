@@ -19,7 +19,7 @@ interface LoadOptions {
   unlessSchemaIs?: number | undefined;
 }
 
-export interface Loaded {
+interface Loaded {
   rows: number;
   aside?: string;
 }
@@ -32,8 +32,8 @@ export async function checkLoad({ url, keepAside }: LoadOptions): Promise<void> 
 }
 
 /**
- * Makes the schema of the dump and fills it, in one transaction: whoever is killed, the database has all of it or is as it
- * was. Returns the name that the schema of before has now; undefined, and nothing changed, with `unlessSchemaIs` of the
+ * Makes the schema of the dump and fills it, in one transaction: at a death of any process the database has all of it or is
+ * as it was. Returns the name that the schema of before has now; undefined, and nothing changed, with `unlessSchemaIs` of the
  * database's schema.
  */
 export async function loadRows(
