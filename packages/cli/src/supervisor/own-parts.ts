@@ -11,8 +11,8 @@ import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 
 const POSTGRES_PORT = 5432;
-/** As a socket of IPv6 writes an address of IPv4. */
-const MAPPED = /^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i;
+/** An address of IPv4 in the form of IPv6, as URLs have it and as name servers may. */
+const MAPPED = /^::ffff:(?:([\d.]+)|([0-9a-f]{1,4}):([0-9a-f]{1,4}))$/i;
 
 export type ServiceSettings = Pick<CliConfig, "childEnv"> & Partial<Pick<CliConfig, "databaseUrl">>;
 
@@ -45,7 +45,7 @@ export async function refuseOpenParts(open: readonly Opening[], settings: Servic
 /** Openings are of IPv4 alone. */
 async function addressesOf({ host, setting, isUsedHere }: OwnPart): Promise<string[]> {
   try {
-    return (await lookup(host, { all: true })).map(({ address }) => address.replace(MAPPED, ""));
+    return (await lookup(host, { all: true })).map(({ address }) => unmapped(address));
   } catch (cause) {
     if (!isUsedHere) return [];
     throw new CliError(
@@ -53,6 +53,16 @@ async function addressesOf({ host, setting, isUsedHere }: OwnPart): Promise<stri
       { hint: "Start again once the name is known, or name the address itself.", cause },
     );
   }
+}
+
+function unmapped(address: string): string {
+  const [, dotted, high, low] = MAPPED.exec(address) ?? [];
+  if (dotted !== undefined) return dotted;
+  if (high === undefined || low === undefined) return address;
+  const bytes = [high, low]
+    .map((part) => Number.parseInt(part, 16))
+    .flatMap((part) => [part >> 8, part & 255]);
+  return bytes.join(".");
 }
 
 function ownParts({ childEnv, databaseUrl }: ServiceSettings): OwnPart[] {
