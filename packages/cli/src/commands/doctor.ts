@@ -18,12 +18,12 @@ KVM is tried by booting a guest kernel on it, which takes a few seconds. Exits w
     .does(doctor);
 }
 
-async function doctor(call: Call): Promise<number> {
+async function doctor(call: Call<{ imagesDir?: string }>): Promise<number> {
   const inForce = await configInForce(call.config);
   // Root alone reads a unit's settings.
   if (process.geteuid?.() === 0) sayContradicted(call, inForce);
-  // Named images are looked at all the same.
-  const imagesDir = call.config.imagesDir ?? inForce.config.imagesDir;
+  // Images that an option names are looked at all the same.
+  const { imagesDir } = call.options.imagesDir === undefined ? inForce.config : call.config;
   const config = { ...inForce.config, imagesDir };
   const checks = await examineHost({ ...inForce, config }, new Date());
   call.print({ checks }, () => renderFindings(checks));
