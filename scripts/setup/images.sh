@@ -18,7 +18,11 @@ prepare_kernel() {
   cached=$CACHE_DIR/kernel/$(hash_of images/build-kernel)
   if [ ! -e "$cached/release" ]; then
     progress "fetching Debian's cloud kernel"
-    images/build-kernel "$cached"
+    # It has its name only once it is on disk: the file `release` in it says that it is whole.
+    rm -rf "$cached" "$cached.part"
+    images/build-kernel "$cached.part"
+    sync -f "$cached.part"
+    mv "$cached.part" "$cached"
   fi
   put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
   prepare_initramfs "$cached/modules" "$AGENT_BINARY" initramfs.cpio.gz
@@ -87,8 +91,8 @@ build_base() {
   images/base/build "$1/root.ext4" "$CERTIFICATES"
   echo "$started" >"$1/built_on"
   date -u +%Y-%m-%dT%H:%M:%SZ >"$1/built_at"
-  sync "$1/root.ext4"
   sha256sum "$1/root.ext4" | cut -d' ' -f1 >"$1/content_hash.part"
+  sync "$1/root.ext4" "$1/built_on" "$1/built_at" "$1/content_hash.part" "$1"
   mv "$1/content_hash.part" "$1/content_hash"
 }
 
@@ -114,6 +118,7 @@ describe_base() {
     # on-demand: rebuilt by ./setup --refresh.
     printf ',"cadence":"on-demand","category":"base"}\n'
   } >"$2/template.json.part"
+  sync "$2/template.json.part"
   cmp -s "$2/template.json.part" "$2/template.json" || mv "$2/template.json.part" "$2/template.json"
   rm -f "$2/template.json.part"
 }

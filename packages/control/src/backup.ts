@@ -1,7 +1,8 @@
 /**
  * Program of `viv backup`, `viv restore-backup` and updates: `backup.ts dump` writes the database's rows to standard
- * output, `backup.ts load [--keep-aside restore|update]` reads them from descriptor 3, `backup.ts check` fails where that
- * load would be refused, `backup.ts look` prints the schema and what it lacks, `backup.ts try` also tries the migrations.
+ * output, `backup.ts load [--keep-aside restore|update] [--unless-schema NUMBER]` reads them from descriptor 3,
+ * `backup.ts check` fails where that load would be refused, `backup.ts look` prints the schema and what it lacks,
+ * `backup.ts try` also tries the migrations. Exits with 1 where nothing was changed, with 3 where that is not known.
  * Standard input has the database's URL, as it may hold a password, which arguments would show to everybody on the host.
  */
 import { once } from "node:events";
@@ -9,16 +10,16 @@ import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
-import { createLog } from "@vivarium/kit/log";
 import { dumpRows } from "./db/dump-rows.ts";
-import { checkLoad, loadRows } from "./db/load-rows.ts";
+import { checkLoad, loadRows, UncertainLoad } from "./db/load-rows.ts";
 import { tryMigrations } from "./db/try-migrations.ts";
 
 const DUMP_FD = 3;
+const UNCERTAIN = 3;
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
-  options: { "keep-aside": { type: "string" } },
+  options: { "keep-aside": { type: "string" }, "unless-schema": { type: "string" } },
 });
 
 async function main(): Promise<void> {
@@ -33,9 +34,10 @@ async function main(): Promise<void> {
   if (positionals[0] !== "load")
     throw new Error(`expected dump, look, try, check or load, got ${positionals[0]}`);
   const lines = createInterface({ input: createReadStream("", { fd: DUMP_FD }) });
-  const log = createLog("restore", "silent");
-  const loaded = await loadRows({ url, log, keepAside }, lines);
-  await writeLine(JSON.stringify(loaded));
+  const unless = values["unless-schema"];
+  const unlessSchemaIs = unless === undefined ? undefined : Number(unless);
+  const loaded = await loadRows({ url, keepAside, unlessSchemaIs }, lines);
+  await writeLine(JSON.stringify(loaded ?? null));
 }
 
 async function writeLine(line: string): Promise<void> {
@@ -44,5 +46,5 @@ async function writeLine(line: string): Promise<void> {
 
 main().catch((error: unknown) => {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  process.exitCode = 1;
+  process.exitCode = error instanceof UncertainLoad ? UNCERTAIN : 1;
 });

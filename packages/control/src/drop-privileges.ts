@@ -1,8 +1,9 @@
 /** Makes control's own folder and drops root. */
-import { constants } from "node:fs";
-import { chown, mkdir, open, readdir } from "node:fs/promises";
+import { constants, existsSync } from "node:fs";
+import { chown, mkdir, open, readdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { type Account, becomeAccount, requireAccount } from "@vivarium/kit/account";
+import { runHostCommand } from "@vivarium/kit/host-command";
 
 /** When started as root, gives the folder, and that of the object store, to `user` and becomes that user for good: nothing later may need root. */
 export async function enterControlDir(controlDir: string, user: string, objectsDir?: string): Promise<void> {
@@ -11,9 +12,32 @@ export async function enterControlDir(controlDir: string, user: string, objectsD
   if (process.getuid?.() !== 0 || user === "") return;
   const account = await requireAccount(user, "VIV_CONTROL_USER");
   await giveTo(controlDir, account);
-  // Only the directory: what is in it was made by the user.
-  if (objectsDir !== undefined) await chown(objectsDir, account.uid, account.gid);
+  if (objectsDir !== undefined) await giveStore(objectsDir, account);
   becomeAccount(account);
+}
+
+/** Folders of a store in a directory (packages/objects directory-store.ts). */
+const IN_STORE = ["objects", "incoming", "uploads"];
+const LIMIT_MS = 600_000;
+
+/**
+ * The files in the store are the user's already, unless an uninstall has made it root's or the user has another number now. The
+ * directory is given last: as long as it is not the user's, that user can have put nothing into it.
+ */
+async function giveStore(dir: string, { uid, gid }: Account): Promise<void> {
+  const owner = (await stat(dir)).uid;
+  const folders = IN_STORE.map((name) => path.join(dir, name)).filter((folder) => existsSync(folder));
+  // A directory of the operator's with other things in it is no store yet.
+  if (owner !== uid && folders.length === IN_STORE.length) {
+    const ofStore = ["-xdev", "-uid", `${owner}`, "(", "-type", "d", "-o", "-type", "f", "-links", "1", ")"];
+    const give = ["-exec", "chown", "-h", `${uid}:${gid}`, "{}", "+"];
+    const { code, stderr } = await runHostCommand("find", [...folders, ...ofStore, ...give], {
+      timeoutMs: LIMIT_MS,
+    });
+    if (code !== 0)
+      throw new Error(`cannot give ${dir} to its user: ${stderr.trim() || `exit code ${code}`}`);
+  }
+  await chown(dir, uid, gid);
 }
 
 /** Gives the user the folder and the files in it, which an earlier start may have made as another user. */

@@ -1,6 +1,10 @@
 /** Files that are whole or absent, whenever the power goes. */
 import { open, rename } from "node:fs/promises";
 import path from "node:path";
+import { runHostCommand } from "./host-command.ts";
+
+/** A disk that has much to write. */
+const SYNC_LIMIT_MS = 3_600_000;
 
 export async function syncPath(target: string): Promise<void> {
   const handle = await open(target, "r");
@@ -9,6 +13,14 @@ export async function syncPath(target: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+/** Everything that any process has written to the file system of this path is on disk when this returns. */
+export async function syncFileSystem(target: string): Promise<void> {
+  const { code, stderr } = await runHostCommand("sync", ["--file-system", target], {
+    timeoutMs: SYNC_LIMIT_MS,
+  });
+  if (code !== 0) throw new Error(`sync --file-system ${target}: ${stderr.trim() || `exit code ${code}`}`);
 }
 
 /**

@@ -49,12 +49,17 @@ export async function backUp(
   const layout = layoutOf(config.dataDir, config.imagesDir);
   if (!existsSync(layout.controlDir)) throw noKeys(layout.controlDir);
   await requireNoUnfinishedRestore(layout);
-  const place = await databasePlace(config);
+  const place = databasePlace(config);
   const isNeeded = savedState || volumes;
   const command = "viv backup";
   return await withPool({ layout, terminal, isNeeded, command }, async ({ pool, isHeld }) => {
     await using staging = await makeStaging(pool ?? layout.dataDir);
     const { objectsDir } = place;
+    const kek = foreignKek(config, layout);
+    if (kek !== undefined)
+      terminal.note(
+        `viv: the keys that seal secrets are not in the backup, as ${kek} says where they are: without a copy of them nothing sealed can be read`,
+      );
     if (artifacts && objectsDir === undefined)
       terminal.note(
         "viv: artifacts are in a bucket, and not in the backup: copy it beside, after the backup",
@@ -82,6 +87,13 @@ export async function backUp(
     const facts = { head, savedState, present, missing };
     return await write({ context, layout, dir: staging.dir, objects: beside?.dir, signal }, file, facts);
   });
+}
+
+/** The setting by which the key-encryption keys are elsewhere than in the directory that is saved. */
+function foreignKek({ childEnv }: Context["config"], { controlDir }: Layout): string | undefined {
+  const { VIV_KEK_FILE: file } = childEnv;
+  if (file) return path.dirname(path.resolve(file)) === controlDir ? undefined : "VIV_KEK_FILE";
+  return ["VIV_KEK", "VIV_KEK_COMMAND"].find((name) => childEnv[name]);
 }
 
 /** A folder for links to the objects of a directory, on its file system. */

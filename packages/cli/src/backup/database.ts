@@ -3,8 +3,6 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
-import { isSameDir } from "../install/directories.ts";
-import { listInstalled } from "../install/installed.ts";
 import type { Layout } from "../supervisor/layout.ts";
 import { logFile, makeUserDirs } from "../supervisor/layout.ts";
 import { launchPostgres } from "../supervisor/postgres.ts";
@@ -22,17 +20,13 @@ export interface DataPlaces extends DatabasePlace {
   objectsDir: string | undefined;
 }
 
-/** As the environment says, else as the settings of the unit that serves the data directory. */
-export async function databasePlace(config: CliConfig): Promise<DataPlaces> {
-  const unit = (await listInstalled()).find(({ dataDir }) => isSameDir(dataDir, config.dataDir));
-  const { VIV_CONTROL_USER: user, VIV_OBJECTS_DIR: objectsDir, VIV_OBJECTS: bucket } = config.childEnv;
-  const isBucket = Boolean(bucket || unit?.settings.VIV_OBJECTS);
+/** As the settings in force say (install/config-in-force.ts). */
+export function databasePlace({ dataDir, databaseUrl, childEnv }: CliConfig): DataPlaces {
+  const { VIV_CONTROL_USER: user, VIV_OBJECTS_DIR: objectsDir, VIV_OBJECTS: bucket } = childEnv;
   return {
-    url: config.databaseUrl ?? (unit?.settings.DATABASE_URL || undefined),
-    controlUser: user || unit?.settings.VIV_CONTROL_USER || SERVICE_USER,
-    objectsDir: isBucket
-      ? undefined
-      : objectsDir || unit?.settings.VIV_OBJECTS_DIR || path.join(config.dataDir, "objects"),
+    url: databaseUrl,
+    controlUser: user || SERVICE_USER,
+    objectsDir: bucket ? undefined : objectsDir || path.join(dataDir, "objects"),
   };
 }
 

@@ -18,7 +18,7 @@ import {
 } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
-import { runHostCommand } from "@vivarium/kit/host-command";
+import { syncFileSystem } from "@vivarium/kit/durable-file";
 import { randomId } from "@vivarium/kit/id";
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
@@ -130,10 +130,7 @@ export async function placeObjects(source: string, objectsDir: string, user: Acc
     await lchown(partial, user.uid, user.gid);
     await rename(partial, target);
   }
-  const { code, stderr } = await runHostCommand("sync", ["--file-system", objectsDir], {
-    timeoutMs: 3_600_000,
-  });
-  if (code !== 0) throw new Error(`sync ${objectsDir}: ${stderr.trim()}`);
+  await syncFileSystem(objectsDir);
 }
 
 /** Makes directories of the user's. Hazard: the user could have put links there that lead root elsewhere. */

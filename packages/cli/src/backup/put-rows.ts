@@ -7,7 +7,7 @@ import { layoutOf, makeBaseDirs } from "../supervisor/layout.ts";
 import { takeUnserved } from "../supervisor/lock.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
-import { loadRows, readSchemaState } from "./rows.ts";
+import { loadRows } from "./rows.ts";
 
 export interface PutRows {
   rows: number;
@@ -22,11 +22,7 @@ export async function putRows(
   { keepAside, unlessSchemaIs }: { keepAside: "restore" | "update"; unlessSchemaIs?: number },
 ): Promise<PutRows | undefined> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
-  return await withDatabase(config, command, async (url) => {
-    if (unlessSchemaIs !== undefined && (await readSchemaState(url, "look")).schema === unlessSchemaIs)
-      return undefined;
-    return await loadRows(url, file, { keepAside });
-  });
+  return await withDatabase(config, command, (url) => loadRows(url, file, { keepAside, unlessSchemaIs }));
 }
 
 async function withDatabase<T>(
@@ -39,7 +35,7 @@ async function withDatabase<T>(
   const lock = await takeUnserved(layout, command);
   try {
     await requireNoUnfinishedRestore(layout);
-    const place = await databasePlace(config);
+    const place = databasePlace(config);
     if (place.url !== undefined) return await work(place.url);
     const database = await startDatabase(layout, place);
     return await work(database.url).finally(() => database.stop());

@@ -15,18 +15,22 @@ import {
   restoreJournalOf,
 } from "../supervisor/unfinished-restore.ts";
 
-/** Writes down that these directories are made anew. Nothing is moved yet. */
+/**
+ * Writes down that these directories are made anew. Nothing is moved yet. `hasOwnRows`: an earlier restore that was
+ * interrupted may have loaded rows into the operator's own database.
+ */
 export async function beginRestore(
   layout: Layout,
   backup: string,
   dirs: readonly string[],
+  hasOwnRows = false,
 ): Promise<RestoreJournal> {
   const stamp = new Date().toISOString().replaceAll(/\D/g, "").slice(0, 14);
   const moves = dirs.map((dir) => {
     const name = path.relative(layout.dataDir, dir);
     return { name, aside: `${name}.before-restore-${stamp}`, existed: existsSync(dir) };
   });
-  const journal = { backup, moves, hasOwnRows: false };
+  const journal = { backup, moves, hasOwnRows };
   await writeJournal(layout, journal);
   return journal;
 }
@@ -50,7 +54,7 @@ export async function finishRestore(layout: Layout, { moves }: RestoreJournal): 
 }
 
 /** Puts back what was there before, also after an undo that was interrupted. */
-export async function undoRestore(layout: Layout, journal: RestoreJournal): Promise<void> {
+async function undoRestore(layout: Layout, journal: RestoreJournal): Promise<void> {
   await putBack(layout, journal);
   await rm(restoreJournalOf(layout), { force: true });
   await syncPath(layout.dataDir);
@@ -62,10 +66,14 @@ export async function undoRestore(layout: Layout, journal: RestoreJournal): Prom
  */
 export async function undoUnfinishedRestore(layout: Layout): Promise<RestoreJournal | undefined> {
   const journal = await readUnfinishedRestore(layout);
-  if (!journal) return undefined;
+  if (journal) await undoUnlessOwnRows(layout, journal);
+  return journal;
+}
+
+/** Puts back what was there. The journal goes only where the rows are still those of the keys that are back. */
+export async function undoUnlessOwnRows(layout: Layout, journal: RestoreJournal): Promise<void> {
   if (journal.hasOwnRows) await putBack(layout, journal);
   else await undoRestore(layout, journal);
-  return journal;
 }
 
 /** Undoes the restore that was interrupted, for good. Returns what was to be restored. */

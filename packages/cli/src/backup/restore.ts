@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { chown, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
-import { syncPath } from "@vivarium/kit/durable-file";
+import { syncFileSystem, syncPath } from "@vivarium/kit/durable-file";
 import { CliError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
 import { readBuild } from "../supervisor/build.ts";
@@ -15,6 +15,7 @@ import { takeUnserved } from "../supervisor/lock.ts";
 import { mountPool } from "../supervisor/pool.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
 import { ensureServiceUser } from "../supervisor/service-user.ts";
+import type { RestoreJournal } from "../supervisor/unfinished-restore.ts";
 import { readFirst, unpack } from "./archive.ts";
 import { checkNames } from "./check-names.ts";
 import { type DataPlaces, databasePlace, hasCluster, startDatabase } from "./database.ts";
@@ -36,10 +37,10 @@ import {
   finishRestore,
   moveAside,
   noteOwnRows,
-  undoRestore,
   undoUnfinishedRestore,
+  undoUnlessOwnRows,
 } from "./restore-journal.ts";
-import { checkLoad, loadRows } from "./rows.ts";
+import { checkLoad, loadRows, UncertainLoad } from "./rows.ts";
 import { placeBuild, placeSnapshot } from "./saved-state.ts";
 import { makeStaging } from "./staging.ts";
 import { sumsBelow } from "./sums.ts";
@@ -70,7 +71,7 @@ export async function restoreBackup(
   await makeBaseDirs(layout);
   const lock = await takeUnserved(layout, "viv restore-backup");
   try {
-    const place = await databasePlace(config);
+    const place = databasePlace(config);
     if (place.objectsDir === undefined && manifest.artifacts.length > 0) throw bucketFor(manifest);
     const undone = await undoUnfinishedRestore(layout);
     if (undone) terminal.note(`viv: the restore of ${undone.backup}, which was interrupted, is undone first`);
@@ -81,9 +82,13 @@ export async function restoreBackup(
     terminal.note(`viv: unpacking ${file}, made at ${manifest.made_at} by ${manifest.made_by}`);
     await unpack(file, staging.dir, signal);
     await verify(staging.dir, manifest);
+    // A state or a volume has its name only once it is on disk: what has the name is taken as whole by every later restore.
+    await syncFileSystem(staging.dir);
     terminal.note("viv: every file is as the manifest says");
     signal.throwIfAborted();
-    return { manifest, ...(await put({ layout, place, force, file, dir: staging.dir }, manifest)) };
+    const hasOwnRows = undone?.hasOwnRows ?? false;
+    const putting = { layout, place, force, file, dir: staging.dir, hasOwnRows };
+    return { manifest, ...(await put(putting, manifest)) };
   } finally {
     await lock.release();
   }
@@ -126,10 +131,15 @@ interface Putting {
   file: string;
   /** Where the backup is unpacked. */
   dir: string;
+  /** Whether an earlier restore may have loaded rows into the operator's own database. */
+  hasOwnRows: boolean;
 }
 
-/** Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal. */
-async function put({ layout, place, force, file, dir }: Putting, manifest: BackupManifest) {
+/**
+ * Puts everything in its place. Until the rows are loaded, a failure puts back what was there; a kill leaves a journal, and
+ * so does a load of which nobody knows whether it took place. All of it is on disk before the journal goes.
+ */
+async function put({ layout, place, force, file, dir, hasOwnRows }: Putting, manifest: BackupManifest) {
   const { dataDir, controlDir, postgresDir, imagesDir } = layout;
   for (const id of manifest.snapshots)
     await placeSnapshot(path.join(dir, STATES_DIR, id), path.join(dataDir, "pool/s", id), imagesDir);
@@ -146,25 +156,41 @@ async function put({ layout, place, force, file, dir }: Putting, manifest: Backu
 
   const cluster = path.join(postgresDir, "data");
   if (place.url === undefined) await stopLeftPostgres(cluster);
-  const journal = await beginRestore(layout, file, [
-    controlDir,
-    ...(place.url === undefined ? [cluster] : []),
-  ]);
-  try {
-    await moveAside(layout, journal);
-    await putKeys(path.join(dir, KEYS_DIR), controlDir, user);
-    if (place.url !== undefined) await noteOwnRows(layout, journal);
-    const loaded = await load({ layout, place, force }, path.join(dir, ROWS_FILE));
-    const aside = await finishRestore(layout, journal);
-    if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
-    return { rows: loaded.rows, unchanged, aside };
-  } catch (error) {
-    await undoRestore(layout, journal);
-    throw error;
-  }
+  const moved = [controlDir, ...(place.url === undefined ? [cluster] : [])];
+  const journal = await beginRestore(layout, file, moved, hasOwnRows);
+  const loaded = await putRowsAndKeys({ layout, place, force, dir }, { journal, user }).catch(
+    async (error: unknown) => {
+      if (place.url !== undefined && error instanceof UncertainLoad) throw uncertain(layout, journal, error);
+      await undoUnlessOwnRows(layout, journal);
+      throw error;
+    },
+  );
+  for (const written of [dataDir, path.join(dataDir, "pool"), postgresDir])
+    if (existsSync(written)) await syncFileSystem(written);
+  const aside = await finishRestore(layout, journal);
+  if (loaded?.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
+  return { rows: loaded?.rows ?? 0, unchanged, aside };
 }
 
-async function load({ layout, place, force }: Omit<Putting, "dir" | "file">, file: string) {
+async function putRowsAndKeys(
+  { layout, place, force, dir }: Pick<Putting, "layout" | "place" | "force" | "dir">,
+  { journal, user }: { journal: RestoreJournal; user: Account },
+) {
+  await moveAside(layout, journal);
+  await putKeys(path.join(dir, KEYS_DIR), layout.controlDir, user);
+  if (place.url !== undefined) await noteOwnRows(layout, journal);
+  return await load({ layout, place, force }, path.join(dir, ROWS_FILE));
+}
+
+/** The keys of before may not be those of the rows: the journal stays, and with it the refusal to start. */
+function uncertain({ dataDir }: Layout, { backup }: RestoreJournal, cause: UncertainLoad): CliError {
+  return new CliError(`the restore is not finished: ${cause.message}`, {
+    hint: `Nothing starts in ${dataDir} before it is. Repeat it once the database answers: viv restore-backup --force --data-dir ${dataDir} ${backup}`,
+    cause,
+  });
+}
+
+async function load({ layout, place, force }: Pick<Putting, "layout" | "place" | "force">, file: string) {
   if (place.url !== undefined)
     return await loadRows(place.url, file, { keepAside: force ? "restore" : undefined });
   const database = await startDatabase(layout, place);

@@ -59,25 +59,45 @@ export async function checkLoad(url: string, { keepAside }: LoadOptions): Promis
 
 interface LoadOptions {
   keepAside: "restore" | "update" | undefined;
+  /** A database of this schema is left as it is. */
+  unlessSchemaIs?: number | undefined;
 }
 
 const argsOf = (keepAside: LoadOptions["keepAside"]) => (keepAside ? ["--keep-aside", keepAside] : []);
 
-/** Loads a dump. With `keepAside`, tables that are there are kept under another schema, whose name is returned. */
+interface LoadedRows {
+  rows: number;
+  /** Name of the schema that the tables of before have now. */
+  aside?: string;
+}
+
+/** The exit code with which the program says that it changed nothing (control/src/backup.ts). */
+const UNCHANGED = 1;
+
+/** A load that may or may not have taken place: its process was killed, or the database did not answer at its end. */
+export class UncertainLoad extends CliError {}
+
+/**
+ * Loads a dump: all of it, on disk, or nothing. With `keepAside`, tables that are there are kept under another schema.
+ * Undefined where the database was left as it is.
+ */
 export async function loadRows(
   url: string,
   file: string,
-  { keepAside }: LoadOptions,
-): Promise<{ rows: number; aside?: string }> {
+  { keepAside, unlessSchemaIs }: LoadOptions,
+): Promise<LoadedRows | undefined> {
   await using handle = await openRows(file);
-  const child = start(["load", ...argsOf(keepAside)], ["pipe", "pipe", "pipe", handle.fd]);
+  const unless = unlessSchemaIs === undefined ? [] : ["--unless-schema", String(unlessSchemaIs)];
+  const child = start(["load", ...argsOf(keepAside), ...unless], ["pipe", "pipe", "pipe", handle.fd]);
   const ended = endOf(child);
   (child.stdin as Writable).end(url);
-  const [out] = await Promise.all([
-    text(child.stdout as Readable),
-    requireSuccess(ended, "load the database's rows"),
-  ]);
-  return JSON.parse(out) as { rows: number; aside?: string };
+  const [out, { code, err }] = await Promise.all([text(child.stdout as Readable), ended]);
+  if (code !== 0 && code !== UNCHANGED)
+    throw new UncertainLoad(
+      `cannot tell whether the database has the rows: ${err.split("\n").at(-1) || "the process that loads them was killed"}`,
+    );
+  await requireSuccess(ended, "load the database's rows");
+  return (JSON.parse(out) as LoadedRows | null) ?? undefined;
 }
 
 /** Control's user owns the directory of the rows that were saved before an update, and could have put anything there. */

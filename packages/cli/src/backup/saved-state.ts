@@ -5,7 +5,7 @@
 import { existsSync } from "node:fs";
 import { link, mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
-import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
+import { syncFileSystem, syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { hasCode } from "@vivarium/kit/unknown-error";
 
@@ -48,10 +48,14 @@ export async function buildsOf(dirs: readonly string[]): Promise<string[]> {
   return [...new Set(names)].sort();
 }
 
-/** Moves a snapshot of a backup into the pool, unless it is there already. */
+/**
+ * Moves a snapshot of a backup, whose files are on disk, into the pool, unless it is there already: its name says that it
+ * is whole.
+ */
 export async function placeSnapshot(source: string, target: string, imagesDir: string): Promise<void> {
   if (existsSync(path.join(target, MANIFEST))) return;
   await settleBase(source, imagesDir);
+  await syncPath(source);
   await rm(target, { recursive: true, force: true });
   await mkdir(path.dirname(target), { recursive: true, mode: 0o711 });
   await rename(source, target);
@@ -65,7 +69,9 @@ export async function placeBuild(source: string, target: string): Promise<void> 
   const partial = `${target}.restored`;
   await rm(partial, { recursive: true, force: true });
   await runCommand("cp", ["-a", source, partial]);
+  await syncFileSystem(partial);
   await rename(partial, target);
+  await syncPath(path.dirname(target));
 }
 
 /**

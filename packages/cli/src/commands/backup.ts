@@ -4,6 +4,7 @@ import path from "node:path";
 import { backUp } from "../backup/back-up.ts";
 import { CliError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
+import { withConfigInForce } from "../install/config-in-force.ts";
 import { requireRootFor } from "../install/systemd.ts";
 import { formatBytes } from "../print/bytes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
@@ -39,8 +40,9 @@ async function backup(call: Call<Options>, name: string): Promise<number> {
   const file = path.resolve(name);
   await checkTarget(file, call.options.force ?? false);
   const { savedState = false, volumes: withVolumes, artifacts: withArtifacts } = call.options;
+  const context = await withConfigInForce(call);
   const manifest = await withInterrupt((signal) =>
-    backUp(call, file, { savedState, volumes: withVolumes, artifacts: withArtifacts, signal }),
+    backUp(context, file, { savedState, volumes: withVolumes, artifacts: withArtifacts, signal }),
   );
   const { schema, snapshots, volumes, artifacts, missing } = manifest;
   const { size: bytes } = await stat(file);

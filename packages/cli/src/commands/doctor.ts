@@ -1,7 +1,7 @@
 /** `viv doctor`: checks whether this host can run the service. */
 import { examineHost } from "../doctor/examine.ts";
-import { configInForce } from "../doctor/settings.ts";
 import { EXIT } from "../exit-codes.ts";
+import { configInForce, sayContradicted } from "../install/config-in-force.ts";
 import { renderFindings } from "../print/findings.ts";
 import { type Call, Verb } from "./verb.ts";
 
@@ -18,8 +18,14 @@ KVM is tried by booting a guest kernel on it, which takes a few seconds. Exits w
     .does(doctor);
 }
 
-async function doctor(call: Call): Promise<number> {
-  const checks = await examineHost(await configInForce(call.config), new Date());
+async function doctor(call: Call<{ imagesDir?: string }>): Promise<number> {
+  const inForce = await configInForce(call.config);
+  // Root alone reads a unit's settings.
+  if (process.geteuid?.() === 0) sayContradicted(call, inForce);
+  // Images that an option names are looked at all the same.
+  const { imagesDir } = call.options.imagesDir === undefined ? inForce.config : call.config;
+  const config = { ...inForce.config, imagesDir };
+  const checks = await examineHost({ ...inForce, config }, new Date());
   call.print({ checks }, () => renderFindings(checks));
   return checks.some(({ status }) => status === "fail") ? EXIT.failed : EXIT.ok;
 }

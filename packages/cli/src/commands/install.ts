@@ -9,6 +9,7 @@ import { CliError } from "../cli-error.ts";
 import { type CliConfig, isSetting } from "../config.ts";
 import { bootstrapKeyPath } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { configOf, sayContradicted } from "../install/config-in-force.ts";
 import { isSameDir } from "../install/directories.ts";
 import {
   addressesOf,
@@ -126,6 +127,8 @@ async function installLocked(
   const files = [places.settingsFile, path.join(dataDir, SETTINGS_IN_DATA)];
   const settings = await settingsText(name, files, { ...config, options });
   const wanted = { name, dataDir, settings: readSettings(settings) };
+  // A new unit has taken the environment over.
+  if (before) sayContradicted({ terminal }, configOf(caller, { ...before, settings: wanted.settings }));
   checkFree(wanted, installed, before === undefined && existsSync(places.unitFile));
   const state = await unitState(name);
   const holder = await findHolder(layoutOf(dataDir).lockFile);

@@ -4,6 +4,7 @@ import { putRows } from "../backup/put-rows.ts";
 import { restoreBackup } from "../backup/restore.ts";
 import { takeBackUnfinished } from "../backup/restore-journal.ts";
 import { CliError, UsageError } from "../cli-error.ts";
+import { withConfigInForce } from "../install/config-in-force.ts";
 import { requireRootFor } from "../install/systemd.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { layoutOf, makeBaseDirs, SAVED_ROWS } from "../supervisor/layout.ts";
@@ -43,8 +44,9 @@ async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: s
     throw new UsageError("give the file to restore, or --undo to take back a restore that was interrupted");
   if (name === undefined) return await takeBack(call);
   if (SAVED_ROWS.test(path.basename(name))) return await restoreRows(call, path.resolve(name), force);
+  const context = await withConfigInForce(call);
   const { manifest, rows, unchanged, aside } = await withInterrupt((signal) =>
-    restoreBackup(call, path.resolve(name), { force, signal }),
+    restoreBackup(context, path.resolve(name), { force, signal }),
   );
   const { made_at, made_by, schema, snapshots, volumes, artifacts, missing } = manifest;
   const counts = [
@@ -77,6 +79,8 @@ async function restoreRows(call: Call, file: string, force: boolean): Promise<vo
     throw new CliError(`${file} has rows alone, which replace those of the database`, {
       hint: "With --force the tables that are there are kept under another schema.",
     });
-  const put = await putRows(call.config, file, { keepAside: "restore" });
-  call.print(put, () => `put ${put?.rows} rows back; the tables of before are in the schema ${put?.aside}`);
+  const { config } = await withConfigInForce(call);
+  const put = await putRows(config, file, { keepAside: "restore" });
+  const kept = put?.aside === undefined ? "" : `; the tables of before are in the schema ${put.aside}`;
+  call.print(put, () => `put ${put?.rows} rows back${kept}`);
 }

@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
-import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { dir, viv } from "../../test-support/program.ts";
 import { CliError } from "../cli-error.ts";
 import type { Installed } from "../install/installed.ts";
@@ -138,11 +139,18 @@ test("the directory of another unit is refused, also by a link to it", async () 
 });
 
 test("builds of set-up are removed where the unit's settings have them, and images of VIV_IMAGES_DIR are named", async () => {
-  const settings = { VIV_CACHE_DIR: "/nowhere/cache", VIV_IMAGES_DIR: dir, DATABASE_URL: "postgres://h/n" };
+  const images = await mkdtemp(path.join(tmpdir(), "viv-images-"));
+  onTestFinished(() => rm(images, { recursive: true }));
+  const settings = {
+    VIV_CACHE_DIR: "/nowhere/cache",
+    VIV_IMAGES_DIR: images,
+    DATABASE_URL: "postgres://h/n",
+  };
   host.units = [unitOf("test-unit", { settings })];
   const { err } = await uninstall("--data", "--yes");
   expect(seen.removals[0]?.cacheDirs).toContain("/nowhere/cache");
-  expect(err).toContain(`the images in ${dir} stay`);
+  expect(err).toContain(`  stays    images: ${images} (VIV_IMAGES_DIR)`);
+  expect(err).toContain("nothing else of the service is left");
   expect(err).toContain("the database of DATABASE_URL is as it was");
 
   host.units = [];
@@ -150,6 +158,27 @@ test("builds of set-up are removed where the unit's settings have them, and imag
   await uninstall("--data", "--yes");
   expect(seen.removals[1]?.cacheDirs).toContain("/nowhere/kept");
   expect(existsSync(dir)).toBe(true);
+});
+
+test("the objects of the unit's settings are known, and kept and named where they are outside of the data directory", async () => {
+  const outside = await mkdtemp(path.join(tmpdir(), "viv-objects-"));
+  onTestFinished(() => rm(outside, { recursive: true }));
+  host.units = [unitOf("test-unit", { settings: { VIV_OBJECTS_DIR: outside } })];
+  for (const more of [[], ["--data", "--yes"]]) {
+    const argv = ["uninstall", "--name", "test-unit", ...more];
+    const { err } = await viv("http://127.0.0.1:1", argv, { VIV_OBJECTS_DIR: "/nowhere/of-the-shell" });
+    expect(err).toContain(`  stays    files of artifacts: ${outside} (VIV_OBJECTS_DIR)`);
+    expect(err).toContain("and not the environment, which has another value of VIV_OBJECTS_DIR");
+  }
+  expect(seen.removals.map(({ objectsDir }) => objectsDir)).toEqual([outside, outside]);
+  host.units = [unitOf("test-unit", { settings: { VIV_OBJECTS: "s3://bucket/v" } })];
+  expect((await uninstall()).err).toContain("  stays    files of artifacts: s3://bucket/v (VIV_OBJECTS)");
+  host.units = [unitOf("test-unit", {})];
+  expect((await uninstall()).err).not.toContain("stays");
+  expect(seen.removals.slice(2).map(({ objectsDir }) => objectsDir)).toEqual([
+    undefined,
+    path.join(dir, "objects"),
+  ]);
 });
 
 test("only what is gone afterwards is said to be removed; a step that fails in any way is left, and the others run", async () => {

@@ -4,8 +4,11 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { CliError, UsageError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
+import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { configOf, sayContradicted } from "../install/config-in-force.ts";
 import { emptyPlace, isSameDir } from "../install/directories.ts";
+import { type Elsewhere, keptElsewhere, objectsDirOf } from "../install/elsewhere.ts";
 import {
   DEFAULT_NAME,
   type Installed,
@@ -51,7 +54,8 @@ export function uninstallCommand(): Verb {
     .summary("remove the service from this host")
     .description(
       `Stop the service and remove its unit, users, nft table, namespaces, cgroups and mounts: nothing is left but the
-data directory, which has the settings then. With --data also the data, after a question. Packages that set-up installed, and
+data directory, which has the settings then. With --data also the data, after a question. What settings put outside of the
+data directory, such as VIV_OBJECTS_DIR, stays and is named. Packages that set-up installed, and
 this checkout, stay. May be repeated. Refused while sessions are live: --pause keeps them, --sessions and --data end them.`,
     )
     .option("--name <name>", "name of the unit", parseUnitName, DEFAULT_NAME)
@@ -83,8 +87,7 @@ async function uninstallLocked(call: Call<Options>): Promise<number> {
   await requireData(dataDir);
   if (!unit) await requireOwnDataDir(dataDir);
   // Read before any step removes them.
-  const settings = unit?.settings ?? (await settingsInData(dataDir));
-  const config = { ...call.config, dataDir, databaseUrl: settings.DATABASE_URL || call.config.databaseUrl };
+  const { config, settings } = await inForce(call, unit, dataDir);
   const holder = await findHolder(layoutOf(dataDir).lockFile);
   const live = await countMachines(dataDir);
   checkLive(options, live);
@@ -99,9 +102,26 @@ async function uninstallLocked(call: Call<Options>): Promise<number> {
   await stopLeftPostgres(path.join(layoutOf(dataDir).postgresDir, "data"));
   const isLast = await isLastService(options.name, dataDir, installed);
   const left = await runSteps(stepsOf(removalOf(config, options, { isLast, settings })), terminal);
-  terminal.note(lastLine(config, options, left));
-  if (options.data && left === 0) await sayWhatStays(terminal, dataDir, settings);
+  const kept = keptElsewhere(dataDir, settings);
+  terminal.note(lastLine(config, options, { left, hasKept: kept.length > 0 }));
+  if (left === 0) await sayWhatStays(terminal, { dataDir, kept, isDataGone: options.data ?? false });
   return left === 0 ? EXIT.ok : EXIT.failed;
+}
+
+/** The settings of the unit alone; of a service without one, those that an earlier uninstall has left, and the caller's. */
+async function inForce(
+  { config, terminal }: Context,
+  unit: Installed | undefined,
+  dataDir: string,
+): Promise<{ config: CliConfig; settings: Settings }> {
+  if (unit) {
+    const { config: ofUnit, ...facts } = configOf(config, unit);
+    sayContradicted({ terminal }, facts);
+    return { config: ofUnit, settings: unit.settings };
+  }
+  const settings = { ...config.childEnv, ...(await settingsInData(dataDir)) };
+  const databaseUrl = settings.DATABASE_URL || config.databaseUrl;
+  return { config: { ...config, dataDir, databaseUrl }, settings };
 }
 
 /** The data directory of the unit; of a service without one, what the options say. */
@@ -184,7 +204,8 @@ function removalOf(
   const ofUnit = settings.VIV_CACHE_DIR || cacheDir;
   const cacheDirs = ofUnit === cacheDir ? [cacheDir] : [ofUnit, cacheDir];
   const copiesDir = copiesDirOf(name);
-  return { name, ...placesOf(name), dataDir, withData: data, isLast, copiesDir, cacheDirs };
+  const objectsDir = objectsDirOf(dataDir, settings);
+  return { name, ...placesOf(name), dataDir, withData: data, isLast, copiesDir, cacheDirs, objectsDir };
 }
 
 /** Runs every step, also after one that fails. Returns how many have left something. */
@@ -210,19 +231,27 @@ async function settingsInData(dataDir: string): Promise<Settings> {
   return readSettings(await readFile(path.join(dataDir, SETTINGS_IN_DATA), "utf8").catch(() => ""));
 }
 
-async function sayWhatStays(terminal: Terminal, dataDir: string, settings: Settings): Promise<void> {
-  const place = await emptyPlace(dataDir);
+async function sayWhatStays(
+  terminal: Terminal,
+  { dataDir, kept, isDataGone }: { dataDir: string; kept: readonly Elsewhere[]; isDataGone: boolean },
+): Promise<void> {
+  const place = isDataGone ? await emptyPlace(dataDir) : undefined;
   if (place) terminal.note(`viv: ${dataDir} is empty now, and stays: it is a ${PLACES[place]}`);
-  const images = settings.VIV_IMAGES_DIR;
-  if (images && existsSync(images))
-    terminal.note(`viv: the images in ${images} stay: VIV_IMAGES_DIR may be shared, and is only read`);
+  for (const { what, place: at, setting } of kept) terminal.note(`  stays    ${what}: ${at} (${setting})`);
+  if (isDataGone && kept.length > 0)
+    terminal.note(
+      "viv: what is outside of the data directory may be another service's too: remove it yourself",
+    );
 }
 
-function lastLine({ dataDir, databaseUrl }: CliConfig, { data }: Options, left: number): string {
+function lastLine(
+  { dataDir, databaseUrl }: CliConfig,
+  { data }: Options,
+  { left, hasKept }: { left: number; hasKept: boolean },
+): string {
   if (left > 0) return "viv: something is left; viv uninstall may be repeated";
   const ofOwn = databaseUrl === undefined ? "" : "; the database of DATABASE_URL is as it was";
-  if (data) return `viv: nothing of the service is left${ofOwn}`;
-  return existsSync(dataDir)
-    ? `viv: the data is in ${dataDir}${ofOwn}; viv install takes it up again`
-    : `viv: nothing of the service is left${ofOwn}`;
+  const nothing = `viv: nothing ${hasKept ? "else " : ""}of the service is left${ofOwn}`;
+  if (data || !existsSync(dataDir)) return nothing;
+  return `viv: the data is in ${dataDir}${ofOwn}; viv install takes it up again`;
 }

@@ -1,3 +1,4 @@
+import type { ConfigInForce } from "../install/config-in-force.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { checkCgroups } from "./cgroups.ts";
 import type { Finding } from "./finding.ts";
@@ -6,7 +7,7 @@ import { checkKvm } from "./kvm.ts";
 import { checkNetworkTable } from "./network-table.ts";
 import { checkObjectStore } from "./object-store.ts";
 import { checkPrivateOpen } from "./private-open.ts";
-import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
+import { checkServiceSettings } from "./settings.ts";
 import {
   checkBaselines,
   checkDataDisk,
@@ -33,7 +34,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkFirewall(),
     checkNetworkTable(dataDir),
     checkServiceSettings(config, file),
-    checkPrivateOpen(childEnv),
+    checkPrivateOpen(config),
     checkObjectStore(childEnv),
     checkCgroups(childEnv.VIV_NODE_SOCKET || nodeSocket),
     checkDataInUse(dataDir),

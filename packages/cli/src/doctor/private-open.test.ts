@@ -24,9 +24,23 @@ test("a wide range is a warning with the number of its addresses", () => {
 });
 
 test("a setting with which the service does not start is a failure", async () => {
-  expect(await checkPrivateOpen({ VIV_PRIVATE_OPEN: "10.1.2.3" })).toMatchObject({
+  expect(await checkPrivateOpen({ childEnv: { VIV_PRIVATE_OPEN: "10.1.2.3" } })).toMatchObject({
     status: "fail",
     found: expect.stringContaining("which has no port"),
+  });
+});
+
+test("an opening with the address of the service's object store is a failure", async () => {
+  const childEnv = {
+    VIV_PRIVATE_OPEN: "10.7.0.0/24:9000",
+    VIV_OBJECTS: "s3://bucket",
+    VIV_OBJECTS_ENDPOINT: "http://10.7.0.9:9000",
+    AWS_ACCESS_KEY_ID: "id",
+    AWS_SECRET_ACCESS_KEY: "key",
+  };
+  expect(await checkPrivateOpen({ childEnv })).toMatchObject({
+    status: "fail",
+    found: expect.stringContaining("opens 10.7.0.9:9000, where this service has its object store"),
   });
 });
 

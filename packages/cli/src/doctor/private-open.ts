@@ -4,6 +4,7 @@ import { type Opening, textOfOpening } from "@vivarium/kit/ipv4-openings";
 import { bitsOf } from "@vivarium/kit/ipv4-ranges";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import { privateOpenOf } from "../supervisor/check-settings.ts";
+import { refuseOpenParts, type ServiceSettings } from "../supervisor/own-parts.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const NAME = "private addresses";
@@ -11,12 +12,17 @@ const NAME = "private addresses";
 const WIDE_BITS = 16;
 
 /** Looks at the settings of this environment or, without one, at what a service of this host has opened. */
-export async function checkPrivateOpen(childEnv: Record<string, string>): Promise<Finding> {
+export async function checkPrivateOpen(settings: ServiceSettings): Promise<Finding> {
   try {
-    const wanted = privateOpenOf(childEnv);
-    return findingOf(wanted.length > 0 ? wanted : await openedNow());
+    const wanted = privateOpenOf(settings.childEnv);
+    const open = wanted.length > 0 ? wanted : await openedNow();
+    // A name may have got another address since the start.
+    await refuseOpenParts(open, settings);
+    return findingOf(open);
   } catch (error) {
-    return fail(NAME, messageOf(error), "viv up does not start", "Correct VIV_PRIVATE_OPEN.");
+    const cost =
+      "viv up does not start; a part of the service that is open already can be reached by sessions";
+    return fail(NAME, messageOf(error), cost, "Correct VIV_PRIVATE_OPEN, and start the service again.");
   }
 }
 

@@ -22,6 +22,13 @@ export function isSameDir(one: string, other: string): boolean {
   return a !== undefined && b !== undefined && a.dev === b.dev && a.ino === b.ino;
 }
 
+/** Whether a path is that of something in a directory, whatever it links to itself. */
+export function isInside(file: string, dir: string): boolean {
+  const from = resolveLinks(path.dirname(path.resolve(file)));
+  const relative = path.relative(resolveLinks(dir), path.join(from, path.basename(file)));
+  return relative !== "" && relative.split(path.sep)[0] !== "..";
+}
+
 /** The path without links. A directory that does not exist yet has those of its parents resolved. */
 function resolveLinks(dir: string): string {
   try {

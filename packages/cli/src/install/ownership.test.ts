@@ -3,7 +3,7 @@ import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
 import { dir } from "../../test-support/program.ts";
 import { type Layout, layoutOf, makeUserDirs } from "../supervisor/layout.ts";
-import { disown, ownedBy } from "./ownership.ts";
+import { disown, disownStore, isOwnedStore, ownedBy } from "./ownership.ts";
 
 const USER = { name: "of-the-service", uid: 64_998, gid: 64_997 };
 const LATER = { name: "of-the-service", uid: 64_996, gid: 64_995 };
@@ -78,4 +78,16 @@ test("a directory that is the user's already is left as it is: what root has in 
   await writeFile(path.join(layout.controlDir, "of-root"), "");
   await makeUserDirs(layout, USER);
   expect(await ownerOf("control/of-root")).toBe(0);
+});
+
+test("a store of objects becomes root's too, also behind a link", async () => {
+  const disk = path.join(dir, "disk");
+  await mkdir(path.join(disk, "objects/org_a"), { recursive: true });
+  await chown(path.join(disk, "objects/org_a"), USER.uid, USER.gid);
+  const store = path.join(layout.dataDir, "objects");
+  await symlink(disk, store);
+  expect(await isOwnedStore(store, [USER])).toBe(true);
+  await disownStore(store, [USER, undefined]);
+  expect([await ownerOf("objects/objects/org_a"), await isOwnedStore(store, [USER])]).toEqual([0, false]);
+  expect(await isOwnedStore(path.join(dir, "none"), [USER])).toBe(false);
 });

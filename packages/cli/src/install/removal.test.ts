@@ -27,6 +27,9 @@ beforeEach(async () => {
     "pool/s/pau_1",
     "qemu-root",
     "run",
+    "objects/objects/org_a",
+    "objects/incoming",
+    ".viv-backup-7-8-objects",
     "control.before-restore-1",
   ])
     await mkdir(path.join(removal.dataDir, name), { recursive: true });
@@ -53,7 +56,7 @@ test("without the data, the settings move into the data directory, and everythin
   const kept = path.join(removal.dataDir, "settings.env");
   expect(await readFile(kept, "utf8")).toBe("VIV_LISTEN=127.0.0.1:7500\n");
   expect((await stat(kept)).mode & 0o777).toBe(0o600);
-  for (const name of ["control", "postgres/data", "pool/s/pau_1", "pool.img"])
+  for (const name of ["control", "postgres/data", "objects/objects/org_a", "pool/s/pau_1", "pool.img"])
     expect(existsSync(path.join(removal.dataDir, name))).toBe(true);
   expect(existsSync(path.join(removal.dataDir, "run"))).toBe(false);
   expect(await readdir(removal.copiesDir)).toEqual([]);
@@ -64,6 +67,35 @@ test("with the data nothing is left, and a repetition finds nothing", async () =
   expect((await run(whole)).left).toEqual([]);
   expect([existsSync(removal.dataDir), existsSync(removal.settingsFile)]).toEqual([false, false]);
   expect(await run(whole)).toEqual({ removed: [], left: [] });
+});
+
+test("objects in a directory of the operator's go with the data if it is inside, also behind a link; outside it stays", async () => {
+  const [inside, outside, disk] = ["data/files", "outside", "disk"].map((name) => path.join(dir, name)) as [
+    string,
+    string,
+    string,
+  ];
+  for (const store of [inside, outside, disk])
+    for (const name of ["objects/org_a", "incoming", "uploads"])
+      await mkdir(path.join(store, name), { recursive: true });
+  await rm(path.join(removal.dataDir, "objects"), { recursive: true });
+  await symlink(disk, path.join(removal.dataDir, "objects"));
+
+  expect((await run({ ...removal, objectsDir: outside, withData: false })).left).toEqual([]);
+  expect((await readdir(disk)).length).toBe(3);
+  expect((await run({ ...removal, objectsDir: inside })).left).toEqual([]);
+  expect(existsSync(path.join(inside, "objects/org_a"))).toBe(true);
+
+  const whole = { ...removal, withData: true };
+  const { removed } = await run({ ...whole, objectsDir: inside });
+  expect(removed).toContain(`files of artifacts in ${inside}`);
+  expect(existsSync(inside)).toBe(false);
+  await mkdir(removal.dataDir, { recursive: true });
+  await symlink(disk, path.join(removal.dataDir, "objects"));
+  expect((await run({ ...whole, objectsDir: path.join(removal.dataDir, "objects") })).left).toEqual([]);
+  expect([existsSync(removal.dataDir), await readdir(disk)]).toEqual([false, []]);
+  expect((await run({ ...whole, objectsDir: outside })).left).toEqual([]);
+  expect((await readdir(outside)).toSorted()).toEqual(["incoming", "objects", "uploads"]);
 });
 
 test("what somebody else put into the data directory stays, and is said to be left", async () => {

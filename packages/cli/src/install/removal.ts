@@ -3,19 +3,20 @@
  * there, so the list can be run again after a failure, and on a host where parts are missing.
  */
 import { existsSync } from "node:fs";
-import { mkdir, readdir, rename, rm, rmdir } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, rmdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { findAccount } from "@vivarium/kit/account";
+import { writeDurably } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { endMark, markOf } from "../supervisor/data-in-use.ts";
 import { removeHostTable } from "../supervisor/host-settings.ts";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { RESTORE_JOURNAL } from "../supervisor/unfinished-restore.ts";
-import { emptyPlace } from "./directories.ts";
+import { emptyPlace, isInside } from "./directories.ts";
 import { SETTINGS_IN_DATA } from "./installed.ts";
 import { hasMachinesUnit, MACHINES_UNIT_FILE, removeMachinesUnit } from "./machines-unit.ts";
 import { hasNeedrestart, removeNeedrestart } from "./needrestart.ts";
-import { disown, ownedBy } from "./ownership.ts";
+import { disown, disownStore, isOwnedStore, ownedBy } from "./ownership.ts";
 import { OWN_GROUP, removeGroups, removeSlots, slotsOf } from "./slot-remains.ts";
 
 export interface Removal {
@@ -31,6 +32,8 @@ export interface Removal {
   copiesDir: string;
   /** Directories with builds of set-up: that of the caller, and that of the unit's settings. */
   cacheDirs: readonly string[];
+  /** Directory of the object store, if that is in one. */
+  objectsDir?: string | undefined;
 }
 
 export interface Step {
@@ -41,9 +44,10 @@ export interface Step {
 
 /** Everything that the service and set-up put into a data directory. Anything else in it is left. */
 const DATA = [
-  ...["control", "postgres", "pool", "qemu-root", "log", "run"],
+  ...["control", "postgres", "objects", "pool", "qemu-root", "log", "run"],
   ...["pool.img", "pool.img.part", "previews.json", "previews.json.tmp"],
   ...["setup.stamp", "ca-bundle", "ca-bundle.pem", "cpu-model", "data-id", SETTINGS_IN_DATA],
+  `${SETTINGS_IN_DATA}.tmp`,
   ...[RESTORE_JOURNAL, `${RESTORE_JOURNAL}.tmp`],
 ];
 /** By these an uninstall knows a data directory (own-data-dir.ts). */
@@ -54,7 +58,9 @@ const CACHE = [
   ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
 ];
 /** Keys that a restore kept, and the parts of a backup or restore that was killed. */
-const KEPT_ASIDE = /^(control\.before-restore-\d+|\.viv-backup-\d+-\d+)$/;
+const KEPT_ASIDE = /^(control\.before-restore-\d+|\.viv-backup-\d+-\d+[a-z-]*)$/;
+/** Names that the service and a backup make in the directory of the object store. */
+const IN_STORE = /^(objects|incoming|uploads|\.viv-backup-\d+-\d+[a-z-]*)$/;
 const BACKPORTS = "/etc/apt/sources.list.d/vivarium-backports.list";
 /** Name in the directory of copies (update/update-lock.ts). */
 const UPDATE_LOCK = "update.lock";
@@ -78,8 +84,9 @@ export function stepsOf(removal: Removal): Step[] {
     },
     fileStep(path.join(dataDir, "run")),
     ...(withData ? [] : [disownStep(dataDir)]),
+    ...disownStoreSteps(removal),
     ...(isLast ? [GATEWAY_USER, SERVICE_USER].map(userStep) : []),
-    ...(withData ? dataSteps(removal) : []),
+    ...(withData ? [...storeSteps(removal), ...dataSteps(removal)] : []),
     ...(withData && isLast ? [...removal.cacheDirs.map(cacheStep), fileStep(BACKPORTS)] : []),
   ];
 }
@@ -115,7 +122,7 @@ function unitSteps({ name, unitFile, settingsFile, dataDir, withData, isLast }: 
         : `settings ${settingsFile}, kept as ${dataDir}/${SETTINGS_IN_DATA}`,
       isThere: () => existsSync(settingsFile),
       remove: async () => {
-        if (!withData) await moveFile(settingsFile, path.join(dataDir, SETTINGS_IN_DATA));
+        if (!withData) await copyDurably(settingsFile, path.join(dataDir, SETTINGS_IN_DATA));
         await rm(settingsFile, { force: true });
         await rmdir(path.dirname(settingsFile)).catch(() => {});
       },
@@ -157,16 +164,51 @@ function sharedSteps(): Step[] {
   ];
 }
 
+/** A store in the data directory goes with it, wherever a link or a mount leads. */
+function storeSteps({ dataDir, objectsDir = path.join(dataDir, "objects") }: Removal): Step[] {
+  if (!isInside(objectsDir, dataDir)) return [];
+  const ours = async () => (await readdir(objectsDir).catch(() => [])).filter((name) => IN_STORE.test(name));
+  const isEmptyDir = async () =>
+    existsSync(objectsDir) &&
+    (await emptyPlace(objectsDir)) === undefined &&
+    (await readdir(objectsDir).catch(() => ["?"])).length === 0;
+  return [
+    {
+      what: `files of artifacts in ${objectsDir}`,
+      isThere: async () => (await ours()).length > 0 || (await isEmptyDir()),
+      remove: async () => {
+        for (const name of await ours()) await rm(path.join(objectsDir, name), { recursive: true });
+        if (await isEmptyDir()) await rmdir(objectsDir);
+      },
+    },
+  ];
+}
+
+/** As `disownStep`, also behind a link. One outside of the data directory may be used by another service. */
+function disownStoreSteps({ dataDir, objectsDir, withData }: Removal): Step[] {
+  if (objectsDir === undefined || withData || !isInside(objectsDir, dataDir)) return [];
+  return [
+    {
+      what: `rights of the service's users to files of artifacts in ${objectsDir}, which are root's now`,
+      isThere: async () => isOwnedStore(objectsDir, await usersOfService()),
+      remove: async () => disownStore(objectsDir, await usersOfService()),
+    },
+  ];
+}
+
+const usersOfService = async () => [
+  ...new Set(await Promise.all([GATEWAY_USER, SERVICE_USER].map(findAccount))),
+];
+
 /**
  * The users go with the last service, and a later user of the host may get their numbers: what they own would be that
  * one's. The next start gives it back (supervisor/layout.ts).
  */
 function disownStep(dataDir: string): Step {
-  const ofUsers = async () => [...new Set(await Promise.all([GATEWAY_USER, SERVICE_USER].map(findAccount)))];
   return {
     what: `rights of the service's users to keys and database in ${dataDir}, which are root's now`,
-    isThere: async () => (await ownedBy(dataDir, await ofUsers())).length > 0,
-    remove: async () => disown(dataDir, await ofUsers()),
+    isThere: async () => (await ownedBy(dataDir, await usersOfService())).length > 0,
+    remove: async () => disown(dataDir, await usersOfService()),
   };
 }
 
@@ -231,11 +273,10 @@ function fileStep(file: string): Step {
   };
 }
 
-/** Moves a file to a place that may be on another filesystem. */
-async function moveFile(source: string, target: string): Promise<void> {
+/** Copies a file, also to another filesystem. It is on disk there before anybody removes the first one. */
+async function copyDurably(source: string, target: string): Promise<void> {
   await mkdir(path.dirname(target), { recursive: true });
-  await must("cp", "--preserve=mode", source, `${target}.tmp`);
-  await rename(`${target}.tmp`, target);
+  await writeDurably(target, await readFile(source), (await stat(source)).mode & 0o777);
 }
 
 const run = (command: string, ...args: string[]) => runHostCommand(command, args, { timeoutMs: 300_000 });

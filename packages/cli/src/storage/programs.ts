@@ -9,7 +9,7 @@ import { databasePlace } from "../backup/database.ts";
 import { withAddress, withPool } from "../backup/source.ts";
 import { CliError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
-import { configInForce } from "../doctor/settings.ts";
+import { withConfigInForce } from "../install/config-in-force.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
 
@@ -23,13 +23,13 @@ export interface Programs {
 
 /** Calls `work` with the programs of a data directory, whose service may run or not. */
 export async function withPrograms<T>(
-  { config, terminal }: Context,
+  context: Context,
   { command, signal }: { command: string; signal: AbortSignal },
   work: (programs: Programs) => Promise<T>,
 ): Promise<T> {
-  const { config: inForce } = await configInForce(config);
-  const layout = layoutOf(config.dataDir, config.imagesDir ?? inForce.imagesDir);
-  const place = await databasePlace(config);
+  const { config: inForce, terminal } = await withConfigInForce(context);
+  const layout = layoutOf(inForce.dataDir, inForce.imagesDir);
+  const place = databasePlace(inForce);
   return await withPool({ layout, terminal, isNeeded: true, command }, ({ isHeld }) =>
     withAddress({ layout, place, isHeld, command }, (url) => {
       const dirs = ["--data-dir", layout.dataDir, "--images-dir", layout.imagesDir];

@@ -60,6 +60,41 @@ test("a database behind a socket, or an address that cannot be read", async () =
   await expect(check("postgres://someone:secret@[/data")).rejects.not.toThrow("secret");
 });
 
+const BUCKET = { VIV_OBJECTS: "s3://bucket", AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "key" };
+
+test.each([
+  ["the object store", { ...BUCKET, VIV_OBJECTS_ENDPOINT: "http://10.7.0.9:9000" }, "VIV_OBJECTS_ENDPOINT"],
+  [
+    "the object store, by an address of IPv6",
+    { ...BUCKET, VIV_OBJECTS_ENDPOINT: "http://[::ffff:10.7.0.9]:9000" },
+    "VIV_OBJECTS_ENDPOINT",
+  ],
+  ["the interface for clients", { VIV_PUBLIC_URL: "http://10.7.0.9:9000/v" }, "VIV_PUBLIC_URL"],
+])("%s at a private address stays closed to sessions", async (_part, env, setting) => {
+  const check = (open: string) => checkSettings({ childEnv: { ...env, VIV_PRIVATE_OPEN: open } });
+  await expect(check("10.7.0.0/24:9000")).rejects.toThrow(
+    new RegExp(`^VIV_PRIVATE_OPEN opens 10\\.7\\.0\\.9:9000, where this service has .*\\(${setting}\\)$`),
+  );
+  await expect(check("10.7.0.9:9000")).rejects.toThrow("VIV_PRIVATE_OPEN opens 10.7.0.9:9000");
+  await check("10.7.0.0/24:9001");
+  await check("10.7.1.0/24:9000");
+});
+
+test("a part of the service whose name has no address yet might get one that is open: nothing starts", async () => {
+  const endpoint = { ...BUCKET, VIV_OBJECTS_ENDPOINT: "http://s3.viv-test.invalid:9000" };
+  await checkSettings({ childEnv: endpoint });
+  const open = { VIV_PRIVATE_OPEN: "10.7.0.0/24:9000" };
+  await expect(checkSettings({ childEnv: { ...endpoint, ...open } })).rejects.toThrow(
+    "the address of s3.viv-test.invalid (VIV_OBJECTS_ENDPOINT) cannot be found",
+  );
+  const databaseUrl = "postgres://someone:secret@db.viv-test.invalid/data";
+  await expect(checkSettings({ childEnv: open, databaseUrl })).rejects.toThrow(
+    "the address of db.viv-test.invalid (DATABASE_URL) cannot be found",
+  );
+  // Clients alone use this one.
+  await checkSettings({ childEnv: { ...open, VIV_PUBLIC_URL: "https://viv-test.invalid" } });
+});
+
 test("a file of settings for guests is read before anything starts", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "viv-check-"));
   onTestFinished(() => rm(folder, { recursive: true }));

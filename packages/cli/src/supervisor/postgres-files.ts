@@ -4,6 +4,7 @@ import { chown, cp, mkdir, readFile, rename, rm, stat, symlink } from "node:fs/p
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Account } from "@vivarium/kit/account";
+import { syncFileSystem, syncPath } from "@vivarium/kit/durable-file";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { CliError } from "../cli-error.ts";
 import type { Layout } from "./layout.ts";
@@ -44,9 +45,12 @@ async function installPrograms(layout: Layout): Promise<string> {
   await rm(partial, { recursive: true, force: true });
   await cp(path.join(source, "native"), partial, { recursive: true, verbatimSymlinks: true });
   await makeLinks(partial);
-  await runHostCommand("chown", ["-R", "0:0", partial]);
-  await runHostCommand("chmod", ["-R", "u+rwX,go+rX,go-w", partial]);
+  await must("chown", ["-R", "0:0", partial]);
+  await must("chmod", ["-R", "u+rwX,go+rX,go-w", partial]);
+  // The name says that they are whole: a power cut must not leave it to files that are empty.
+  await syncFileSystem(partial);
   await rename(partial, target);
+  await syncPath(layout.postgresDir);
   return target;
 }
 
@@ -86,7 +90,15 @@ async function makeCluster({ programs, cluster }: PostgresFiles, user: Account):
     [bin("postgres"), "--single", "-D", partial, "postgres"],
     `CREATE DATABASE ${DATABASE}\n`,
   );
+  // A cluster that loses its name to a power cut would be made anew, without what was acknowledged since.
+  await syncFileSystem(partial);
   await rename(partial, cluster);
+  await syncPath(path.dirname(cluster));
+}
+
+async function must(command: string, args: string[]): Promise<void> {
+  const { code, stderr } = await runHostCommand(command, args, { timeoutMs: 600_000 });
+  if (code !== 0) throw new CliError(`the database's files cannot be prepared: ${command}: ${stderr.trim()}`);
 }
 
 async function runAs(user: Account, argv: string[], input?: string): Promise<void> {
@@ -100,7 +112,7 @@ async function runAs(user: Account, argv: string[], input?: string): Promise<voi
 /** The user may have been made again since, or the directory be a copy: PostgreSQL starts on files of its own user alone. */
 async function giveTo(cluster: string, { uid, gid }: Account): Promise<void> {
   if ((await stat(cluster)).uid === uid) return;
-  await runHostCommand("chown", ["-R", "-h", `${uid}:${gid}`, cluster]);
+  await must("chown", ["-R", "-h", `${uid}:${gid}`, cluster]);
 }
 
 async function checkVersion(programs: string, cluster: string): Promise<void> {

@@ -29,8 +29,11 @@ async function* from(lines: readonly string[]): AsyncGenerator<string> {
   yield* lines;
 }
 
-const load = (url: string, lines: readonly string[], keepAside?: "restore" | "update") =>
-  loadRows({ url, log: silentLog, keepAside }, from(lines));
+async function load(url: string, lines: readonly string[], keepAside?: "restore" | "update") {
+  const loaded = await loadRows({ url, keepAside }, from(lines));
+  if (!loaded) throw new Error("nothing was loaded");
+  return loaded;
+}
 
 /** Every row of every table, as text. */
 const contentOf = (url: string) =>

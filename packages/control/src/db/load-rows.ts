@@ -1,73 +1,101 @@
 /** Loads a dump (`dump-rows.ts`) into an empty database, or one of this service: all of it or nothing. */
-import type { Log } from "@vivarium/kit/log";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import pg from "pg";
 import { type Column, listColumns, listTables, quoteName } from "./dump-rows.ts";
-import { migrate } from "./migrate.ts";
+import { listMigrations, lockSchema, MIGRATION_TABLE, readMigration } from "./migrate.ts";
 import { hasOwnSchema, listForeignTables, refusalOfForeign } from "./own-tables.ts";
-import { openDatabase } from "./pool.ts";
+import { readSchema } from "./try-migrations.ts";
 
 /** Rows and characters of one insert, at most. */
 const PAGE = { rows: 500, chars: 1024 * 1024 };
 
+/** Classes of SQLSTATE of a server that goes down, or fails itself: its answer says nothing of the transaction. */
+const CONNECTION_LOST = /^(|08.*|57.*|58.*|XX.*)$/;
+
 interface LoadOptions {
   url: string;
-  log: Log;
   /** A database that has our tables is not refused: its schema is renamed, and stays, with this in its name. */
   keepAside?: "restore" | "update" | undefined;
+  unlessSchemaIs?: number | undefined;
+}
+
+interface Loaded {
+  rows: number;
+  aside?: string;
 }
 
 /** Throws if a load would be refused. Nothing is changed. */
-export async function checkLoad({ url, keepAside }: Omit<LoadOptions, "log">): Promise<void> {
+export async function checkLoad({ url, keepAside }: LoadOptions): Promise<void> {
   const client = new pg.Client({ connectionString: url, application_name: "vivarium-restore" });
   await client.connect();
   await requireOwnOrEmpty(client, keepAside).finally(() => client.end());
 }
 
-/** First brings the schema to that of the dump. Returns the name that the schema of before has now. */
+/**
+ * Makes the schema of the dump and fills it, in one transaction: at a death of any process the database has all of it or is
+ * as it was. Returns the name that the schema of before has now; undefined, and nothing changed, with `unlessSchemaIs` of the
+ * database's schema.
+ */
 export async function loadRows(
-  { url, log, keepAside }: LoadOptions,
+  { url, keepAside, unlessSchemaIs }: LoadOptions,
   lines: AsyncIterable<string>,
-): Promise<{ rows: number; aside?: string }> {
+): Promise<Loaded | undefined> {
   const dump = lines[Symbol.asyncIterator]();
   const head = JSON.parse((await dump.next()).value ?? "null") as { schema: number } | null;
   if (typeof head?.schema !== "number") throw new Error("this is no dump of the database: it has no head");
   const client = new pg.Client({ connectionString: url, application_name: "vivarium-restore" });
+  // A connection that is lost fails the query at work as well, which is where it counts.
+  client.on("error", () => {});
   await client.connect();
   try {
+    await client.query("begin");
+    // Also on a server whose commits may be lost with its power.
+    await client.query("set local synchronous_commit = on");
+    await lockSchema(client);
+    if (unlessSchemaIs !== undefined && (await readSchema(client)) === unlessSchemaIs) return undefined;
     const aside = await moveOldAside(client, keepAside);
-    try {
-      const rows = await fill(client, { url, log, schema: head.schema }, dump);
-      if (keepAside === "update") await dropEarlier(client, aside);
-      return { rows, ...(aside !== undefined && { aside }) };
-    } catch (error) {
-      if (aside !== undefined) await putBack(client, aside);
-      throw error;
-    }
+    await makeSchema(client, head.schema);
+    const rows = await new Loader(client).load(dump);
+    if (keepAside === "update") await dropEarlier(client, aside);
+    await commit(client);
+    await writeCheckpoint(client);
+    return { rows, ...(aside !== undefined && { aside }) };
   } finally {
-    await client.end();
+    // Without a commit the server rolls everything back.
+    await client.end().catch(() => {});
   }
 }
 
-async function fill(
-  client: pg.Client,
-  { url, log, schema }: { url: string; log: Log; schema: number },
-  dump: AsyncIterator<string>,
-): Promise<number> {
-  const db = openDatabase({ url, log, connections: 1 });
-  const made = await migrate(db, { upTo: schema }).finally(() => db.destroy());
-  if (made.at(-1) !== schema)
-    throw new Error(`the dump has schema ${schema}, this release knows ${made.at(-1)}`);
-  await client.query("begin");
-  const rows = await new Loader(client).load(dump);
-  await client.query("commit");
-  return rows;
+/** Whether the rows are in is not known when this fails: the server may have committed before its answer was lost. */
+async function commit(client: pg.Client): Promise<void> {
+  await client.query("commit").catch((cause: unknown) => {
+    if (cause instanceof pg.DatabaseError && !CONNECTION_LOST.test(cause.code ?? "")) throw cause;
+    throw new UncertainLoad(`the database did not say whether it has the rows: ${messageOf(cause)}`, {
+      cause,
+    });
+  });
 }
 
-/** Gives the schema that was kept aside its name again; what was made of the dump is left under another one. */
-async function putBack(client: pg.Client, aside: string): Promise<void> {
-  await client.query("rollback");
-  await client.query(`alter schema public rename to ${aside.replace("before", "failed")}`);
-  await client.query(`alter schema ${aside} rename to public`);
+/** A load of which nobody knows whether it took place. */
+export class UncertainLoad extends Error {}
+
+/** Writes the tables themselves, besides the log of them. Not everybody may: the log alone is enough for the rows. */
+async function writeCheckpoint(client: pg.Client): Promise<void> {
+  await client.query("checkpoint").catch(() => {});
+}
+
+/** All migrations up to a number, where there are no tables. */
+async function makeSchema(client: pg.Client, schema: number): Promise<void> {
+  const all = await listMigrations();
+  const newest = all.at(-1)?.number;
+  if (!all.some(({ number }) => number === schema))
+    throw new Error(`the dump has schema ${schema}, this release knows ${newest}`);
+  await client.query(MIGRATION_TABLE);
+  for (const migration of all.filter(({ number }) => number <= schema)) {
+    const { number, name } = migration;
+    await client.query("insert into schema_migrations (number, name) values ($1, $2)", [number, name]);
+    await client.query(await readMigration(migration));
+  }
 }
 
 /** Failed updates that are tried again and again must not fill the disk: only the last one's tables are kept. */

@@ -1,6 +1,7 @@
 /** Applies the migrations of this release to the database, each in its own transaction. */
 import { readdir, readFile } from "node:fs/promises";
 import { sql } from "kysely";
+import type pg from "pg";
 import type { Database } from "./pool.ts";
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
@@ -63,14 +64,22 @@ export function requireKnown(schema: number, migrations: readonly Migration[]): 
   );
 }
 
+/** The table in which a database keeps the migrations that it has. */
+export const MIGRATION_TABLE = `create table if not exists schema_migrations (
+  number integer primary key,
+  name text not null,
+  applied_at timestamptz not null default now()
+)`;
+
+/** Until the transaction of this client ends, nobody else changes the schema, and no control starts on it. */
+export async function lockSchema(client: pg.Client): Promise<void> {
+  await client.query("select pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
+}
+
 async function createMigrationTable(db: Database): Promise<void> {
   await db.transaction().execute(async (tx) => {
     await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
-    await sql`create table if not exists schema_migrations (
-      number integer primary key,
-      name text not null,
-      applied_at timestamptz not null default now()
-    )`.execute(tx);
+    await sql.raw(MIGRATION_TABLE).execute(tx);
   });
 }
 

@@ -37,7 +37,7 @@ test("rows that were saved before a migration load into a database of the schema
   expect(saved).toEqual([expect.stringMatching(/\/rows-0003-\d{8}T\d{9}\.jsonl$/)]);
   const lines = (await readFile(saved[0] ?? "", "utf8")).split("\n");
   const loaded = await loadRows(
-    { url, log: silentLog, keepAside: "update" },
+    { url, keepAside: "update" },
     (async function* () {
       yield* lines;
     })(),

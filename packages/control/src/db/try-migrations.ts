@@ -45,7 +45,8 @@ export async function tryMigrations(
   }
 }
 
-async function readSchema(client: pg.Client): Promise<number> {
+/** Number of the database's schema; 0 without one. */
+export async function readSchema(client: pg.Client): Promise<number> {
   const known = await client.query("select to_regclass('schema_migrations') is not null as known");
   if (!known.rows[0].known) return 0;
   const { rows } = await client.query("select coalesce(max(number), 0) as number from schema_migrations");

@@ -7,6 +7,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { syncFileSystem, syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
@@ -78,9 +79,12 @@ async function build(dir: string, sources: string): Promise<void> {
   for (const source of firmwareDirs())
     await cp(source, path.join(partial, source), { recursive: true, dereference: true });
   await chmod(partial, 0o755);
+  // The list of sources says that it is whole: a power cut must not leave it beside programs that are empty.
+  await syncFileSystem(partial);
   if (existsSync(dir)) await rename(dir, `${dir}${REPLACED}${randomUUID()}`);
   await rename(partial, dir);
-  await writeFile(sourcesFile(dir), sources);
+  await syncPath(path.dirname(dir));
+  await writeDurably(sourcesFile(dir), sources, 0o644);
 }
 
 /**
