@@ -116,6 +116,17 @@ export function buildContract(
       await until(id, isOver);
     });
 
+    test("pulls the image that an earlier attempt has found, also as another body of the same build", async () => {
+      const [found, id] = [newBuild(), newBuild()];
+      await put(found, specOf(node.images.other));
+      const { image } = await until(found, isOver);
+      // As if the tag had moved: the reference leads to another image by now.
+      await put(id, specOf(node.images.open, { image: image?.reference }));
+      expect(await put(id, specOf(node.images.open))).toMatchObject({ status: 200 });
+      expect(await until(id, isOver)).toMatchObject({ state: "ready", image });
+      expect(image?.reference).toContain(node.images.other);
+    });
+
     test("of another name is not there, and one that does not fit is refused", async () => {
       for (const id of [`tpl_${randomId()}`, "tpl_x", "..%2fx"]) {
         expect(await call("GET", pathOf(id))).toMatchObject(refusal(404, "build_not_found"));
