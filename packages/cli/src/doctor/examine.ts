@@ -7,7 +7,14 @@ import { checkNetworkTable } from "./network-table.ts";
 import { checkObjectStore } from "./object-store.ts";
 import { checkPrivateOpen } from "./private-open.ts";
 import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
-import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
+import {
+  checkBaselines,
+  checkBuilder,
+  checkDataDisk,
+  checkDisk,
+  checkImages,
+  checkReflink,
+} from "./storage.ts";
 import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
@@ -36,6 +43,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkClock(now),
     checkServiceUser(),
     checkImages(imagesDir),
+    checkBuilder(imagesDir),
     checkBaselines(imagesDir, { accelerator: childEnv.VIV_ACCEL }),
   ]);
 }
