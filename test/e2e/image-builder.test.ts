@@ -176,7 +176,7 @@ test(
     expect(image.storedBytes).toBeLessThan(64 * MIB);
     expect(image.hash).toBe(await hashDisk(image.path));
 
-    expect(disk.names("/")).toEqual(["bin", "etc", "home", "lib", "srv", "usr", "var"]);
+    expect(disk.names("/")).toEqual([".vivarium", "bin", "etc", "home", "lib", "srv", "usr", "var"]);
     // The upper layer has directories in their place, as tar and engines read its entries.
     expect([disk.look("/bin")?.type, disk.look("/lib")?.type]).toEqual(["directory", "directory"]);
     expect(disk.text("/usr/bin/sh")).toBe("shell".repeat(50_000));
@@ -184,7 +184,12 @@ test(
     expect(disk.look("/usr/bin/su")).toMatchObject({ mode: 0o4755, user: 0, group: 42 });
     expect(disk.look("/srv/app")).toMatchObject({ user: 1000, group: 1000, size: 3 });
     expect(disk.text("/etc/os-release")).toBe("ID=new\n");
-    expect(disk.names("/etc")).toEqual(["os-release"]);
+    expect(disk.names("/etc")).toEqual(["os-release", "ssl"]);
+    // Of the distribution's shell nothing but a file is left that cannot be run.
+    expect(image.totals.given).toEqual(["shell", "certificates"]);
+    expect(disk.look("/.vivarium/sh")).toMatchObject({ mode: 0o755, user: 0, group: 0 });
+    expect(disk.look("/bin/sh")).toMatchObject({ type: "symlink", target: "/.vivarium/sh" });
+    expect(disk.text("/etc/ssl/certs/ca-certificates.crt")).toContain("-----BEGIN CERTIFICATE-----");
     expect(disk.names("/var/cache")).toEqual([]);
     expect(disk.names("/home/old")).toEqual(["new"]);
     expect(disk.text(`/lib/${"long-name-".repeat(20)}`)).toBe("long");

@@ -75,7 +75,8 @@ export function checkImages(imagesDir: string): Finding {
 /** A builder is a machine that unpacks one container image. */
 export function checkBuilder(imagesDir: string): Finding {
   const file = "kernel/initramfs-builder.cpio.gz";
-  if (existsSync(path.join(imagesDir, file))) return ok("builder", "templates can be made of container images");
+  if (existsSync(path.join(imagesDir, file)))
+    return ok("builder", "templates can be made of container images");
   const cost = "no template can be made of a container image: viv template import is refused";
   return warn("builder", `${imagesDir} lacks ${file}`, cost, "Run ./setup, which makes it in a minute.");
 }
