@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -117,7 +117,11 @@ fn append_missing(path: &str, entry: &str) -> io::Result<()> {
 
 /// The shell of programs, if the image has one.
 pub fn shell() -> Option<&'static str> {
-    SHELLS.into_iter().find(|shell| Path::new(shell).is_file())
+    SHELLS.into_iter().find(|shell| is_program(Path::new(shell)))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
 }
 
 fn names(line: &str, name: &str) -> bool {
@@ -126,7 +130,7 @@ fn names(line: &str, name: &str) -> bool {
 
 /// The user's shell by the account file, or another one if that shell is missing.
 pub fn login_shell() -> String {
-    let own = shell_in(&regular_file::text(PASSWD), NAME).filter(|shell| Path::new(shell).is_file());
+    let own = shell_in(&regular_file::text(PASSWD), NAME).filter(|shell| is_program(Path::new(shell)));
     own.unwrap_or_else(|| shell().unwrap_or("/bin/sh").to_owned())
 }
 
@@ -206,6 +210,16 @@ mod tests {
         assert_eq!(shell_in("sandbox:x:999:999::/home/sandbox:\n", NAME), None);
         assert_eq!(shell_in("sandbox:x\nother:x:1:1::/:/bin/sh\n", NAME), None);
         assert_eq!(shell_in("root:x:0:0:root:/root:/bin/bash\nbob:x:8\n", "bob"), None);
+    }
+
+    #[test]
+    fn a_shell_is_a_file_that_can_be_run() {
+        let room = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| room.path().join(name));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(is_program(Path::new("/bin/sh")) && !is_program(room.path()));
+        assert!(!is_program(&file) && !is_program(&link) && !is_program(&room.path().join("none")));
     }
 
     #[test]
