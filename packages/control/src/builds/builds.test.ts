@@ -465,6 +465,24 @@ describe("a build that", () => {
     }, 30_000);
   });
 
+  test("has met a limit of its registry for a day gives its place in the queue back", async () => {
+    addImage();
+    const limited = new BuildFailed({ word: "rate_limited", message: "too many requests", is_transient: true });
+    control.node.onBuild = () => {
+      throw limited;
+    };
+    await importImage();
+    await eventually(async () => {
+      const { rows } = await control.sql.query("select not_before is not null as waits from template_builds");
+      expect(rows).toEqual([{ waits: true }]);
+    });
+    await control.sql.query("update template_builds set created_at = now() - interval '25 hours'");
+    await eventually(async () => {
+      await hurry();
+      expect(await read()).toMatchObject({ status: "failed", build_error: "internal: too many requests" });
+    }, 30_000);
+  });
+
   test("waits for its registry lets others pass", async () => {
     addImage();
     addImage("docker.io/library/alpine:3");
