@@ -242,7 +242,8 @@ mod tests {
         let numbers = |uid, gid| Numbers { uid, gid };
         assert_eq!(numbers_in(&account("1000", "100"), ""), numbers(1000, 100));
         // The largest number leaves a process what it is, which is root.
-        for (uid, gid) in [("0", "0"), ("1000", "0"), ("0", "1000"), ("4294967295", "5"), ("5", "4294967295")] {
+        for (uid, gid) in [("0", "0"), ("1000", "0"), ("0", "1000"), ("4294967295", "5"), ("5", "4294967295")]
+        {
             let found = numbers_in(&account(uid, gid), "");
             assert_eq!(found, numbers(999, 999), "{uid}:{gid}");
         }

@@ -108,7 +108,9 @@ fn place<'a>(root: &Root, names: &[&'a [u8]]) -> Result<Option<(Directory, &'a [
     for end in 1..=parents.len() {
         at = match root.find(&parents[..end])? {
             Some(found) => found,
-            None if at.look(parents[end - 1])?.is_none() => root.make(&parents[..end], &mut Brought::new(1))?,
+            None if at.look(parents[end - 1])?.is_none() => {
+                root.make(&parents[..end], &mut Brought::new(1))?
+            }
             None => return Ok(None),
         };
     }
