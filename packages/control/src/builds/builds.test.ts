@@ -467,7 +467,11 @@ describe("a build that", () => {
 
   test("has met a limit of its registry for a day gives its place in the queue back", async () => {
     addImage();
-    const limited = new BuildFailed({ word: "rate_limited", message: "too many requests", is_transient: true });
+    const limited = new BuildFailed({
+      word: "rate_limited",
+      message: "too many requests",
+      is_transient: true,
+    });
     control.node.onBuild = () => {
       throw limited;
     };
