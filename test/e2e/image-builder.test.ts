@@ -94,6 +94,12 @@ function expectNothingLeft(folder: string): void {
   expect(readFileSync(join(outside, "file"), "utf8")).toBe("outside");
 }
 
+/** The QEMU of the only builder. */
+function findBuilder() {
+  const [slot = 0] = slotNumbers(dataDir);
+  return hostProcesses().find(({ uid }) => uid === 700_000 + slot);
+}
+
 function distribution(made: string): LayerFile[] {
   const base = makeLayer(made, {
     name: "base",
@@ -157,8 +163,7 @@ test(
     let links = "";
     const onProgress = (progress: UnpackingProgress) => {
       if (seen.length === 0) {
-        const [slot = 0] = slotNumbers(dataDir);
-        const qemu = hostProcesses().find(({ uid }) => uid === 700_000 + slot);
+        const qemu = findBuilder();
         faults.push(...jailFaults(qemu?.pid ?? 0));
         links = readFileSync(`/proc/${qemu?.pid}/net/dev`, "utf8");
         if (existsSync(`/proc/${qemu?.pid}/root/dev/net/tun`)) faults.push("a network device");
@@ -291,7 +296,7 @@ test(
 );
 
 test(
-  "a build that is aborted, or takes too long, ends at once and leaves nothing",
+  "a build that is aborted, takes too long or loses its builder ends at once and leaves nothing",
   async () => {
     const { folder, made } = places();
     const layers = distribution(made);
@@ -305,8 +310,18 @@ test(
       reason,
     );
     expectNothingLeft(folder);
+    let killed: number | undefined;
+    const kill = () => {
+      if (killed !== undefined) return;
+      killed = findBuilder()?.pid;
+      if (killed !== undefined) process.kill(killed, "SIGKILL");
+    };
+    const lost = unpackImage(deps, { layers, folder, onProgress: kill });
+    await expect(lost).rejects.toMatchObject({ code: "internal" });
+    expect(killed).toBeDefined();
+    expectNothingLeft(folder);
   },
-  LIMIT_MS,
+  2 * LIMIT_MS,
 );
 
 test(

@@ -8,7 +8,7 @@ import { makeImageOf, makeSmallImage, putTool } from "./small-image.ts";
 
 export interface KindOfImage {
   image: () => MadeImage;
-  /** What the builder gives it. */
+  /** The parts that the builder gives it. */
   given: ("shell" | "certificates")[];
   /** Number of the user in its sessions. */
   uid: number;
@@ -82,7 +82,7 @@ function putScratch(root: string): void {
   execFileSync("gcc", ["-static", "-Os", "-x", "c", "-", "-o", join(root, "app")], { input: PROGRAM });
 }
 
-/** The one that set-up fetches for images without a shell. */
+/** The shell that set-up fetches for images without one. */
 function staticShell(): Buffer {
   const packed = readFileSync(join(IMAGES, "kernel/initramfs-builder.cpio.gz"));
   const archive = execFileSync("gzip", ["-dc"], { input: packed, maxBuffer: 2 ** 28 });

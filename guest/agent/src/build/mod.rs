@@ -90,7 +90,7 @@ pub fn run() -> io::Result<()> {
     Ok(reboot(RebootCommand::Restart)?)
 }
 
-/// What the host is told at the end.
+/// The last frame: the counts, and the parts that the image got.
 #[derive(serde::Serialize)]
 struct Unpacked {
     #[serde(flatten)]

@@ -39,7 +39,7 @@ export const UnpackProgress = z.object({
 export type UnpackProgress = z.infer<typeof UnpackProgress>;
 
 /** Sums over all layers; what a later layer replaces counts too. */
-/** What an image without it gets of the builder: a shell that needs no library, a bundle of certificates. */
+/** Parts that an image without them gets of the builder: a shell that needs no library, a bundle of certificates. */
 export const GIVEN = ["shell", "certificates"] as const;
 
 export const UnpackTotals = z.object({

@@ -23,7 +23,7 @@ import { waitForMemory } from "./wait-for-memory.ts";
 
 /** A machine that boots and runs a few programs takes less of its memory than this. */
 const BAKE_MB = 1024;
-/** What the builder has given an image, for the log. */
+/** Lines of the log about the parts that the builder gave an image. */
 const GIFTS: Record<(typeof GIVEN)[number], string> = {
   shell: "the image has no shell; it got one, /.vivarium/sh",
   certificates: "the image has no certificates to trust; it got those of the base template",
