@@ -190,7 +190,7 @@ test(
     expect(disk.look("/srv/app")).toMatchObject({ user: 1000, group: 1000, size: 3 });
     expect(disk.text("/etc/os-release")).toBe("ID=new\n");
     expect(disk.names("/etc")).toEqual(["os-release", "ssl"]);
-    // Of the distribution's shell nothing but a file is left that cannot be run.
+    // The distribution's shell is replaced by files that cannot be run.
     expect(image.totals.given).toEqual(["shell", "certificates"]);
     expect(disk.look("/.vivarium/sh")).toMatchObject({ mode: 0o755, user: 0, group: 0 });
     expect(disk.look("/bin/sh")).toMatchObject({ type: "symlink", target: "/.vivarium/sh" });
