@@ -1,7 +1,11 @@
-/** Images of several kinds, imported from a real registry: whatever they lack, their sessions do what sessions do. */
+/**
+ * Images of several kinds, imported from a real registry: whatever they lack, their sessions do what sessions do. Each takes a
+ * minute or two, so that only the long test has all kinds.
+ */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { askAt } from "../support/asking.ts";
@@ -14,13 +18,14 @@ import { openTerminal } from "../support/web-socket.ts";
 const LIMIT_MS = 900_000 * SLOWNESS;
 /** With the host keys of these sessions. */
 const home = mkdtempSync(join(tmpdir(), "viv-images-"));
+const kinds = Object.entries(KINDS).slice(0, size({ ci: 2, full: 4 }));
 const nameOf = (kind: string) => kind.replaceAll(/\W+/g, "-").toLowerCase();
 
 let registries: Registries;
 let service: Service;
 
 beforeAll(async () => {
-  const images = Object.entries(KINDS).map(([kind, { image }]) => [`team/${nameOf(kind)}`, image()]);
+  const images = kinds.map(([kind, { image }]) => [`team/${nameOf(kind)}`, image()]);
   registries = await startRegistries(Object.fromEntries(images));
   service = await startService({ env: registries.env });
 }, LIMIT_MS);
@@ -40,7 +45,7 @@ async function viv(...argv: string[]): Promise<string> {
   return out.trim();
 }
 
-test.each(Object.entries(KINDS))(
+test.each(kinds)(
   "an image %s is imported, and has exec, files, terminals, SSH, pause and fork",
   async (kind, { given, uid, program, bundle }) => {
     const name = nameOf(kind);

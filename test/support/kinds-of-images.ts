@@ -26,12 +26,13 @@ const PROGRAM = `
 int main(int argc, char **argv) { printf("%s runs as %d\\n", argv[argc - 1], getuid()); return 0; }
 `;
 
+/** The two that differ most from a usual image come first: every run has them. */
 export const KINDS: Record<string, KindOfImage> = {
-  "like Debian": {
-    image: () => makeSmallImage("debian"),
-    given: ["certificates"],
+  "from scratch": {
+    image: () => makeImageOf([putScratch]),
+    given: ["shell", "certificates"],
     uid: 999,
-    program: { argv: ["cat", "/srv/hello"], prints: "hello from debian" },
+    program: { argv: ["/app", "it"], prints: "it runs as 999" },
     bundle: { path: CERTIFICATES, begins: "-----BEGIN CERTIFICATE-----" },
   },
   "like Alpine, with the number of the user taken": {
@@ -48,11 +49,11 @@ export const KINDS: Record<string, KindOfImage> = {
     program: { argv: ["/usr/bin/cat", "/etc/os-release"], prints: "ID=distroless" },
     bundle: { path: CERTIFICATES, begins: "# the image's own" },
   },
-  "from scratch": {
-    image: () => makeImageOf([putScratch]),
-    given: ["shell", "certificates"],
+  "like Debian": {
+    image: () => makeSmallImage("debian"),
+    given: ["certificates"],
     uid: 999,
-    program: { argv: ["/app", "it"], prints: "it runs as 999" },
+    program: { argv: ["cat", "/srv/hello"], prints: "hello from debian" },
     bundle: { path: CERTIFICATES, begins: "-----BEGIN CERTIFICATE-----" },
   },
 };
