@@ -134,6 +134,19 @@ test("without saved state it has rows and keys alone", async () => {
   expect((await contentsOf(file)).join()).not.toContain("pau_");
 });
 
+test("it says which templates have files that it does not have", async () => {
+  await sql.query(
+    `insert into templates (id, org_id, name, version, size, baseline, no_sudo, has_memory, source_image, sizes)
+       select 'tpl_' || lpad(n::text, 21, 't'), 'org_a', 'deb', n, 'small', 'x', false, false, 'debian:13', '{small}'
+         from generate_series(1, 7) n`,
+  );
+  notes.length = 0;
+  await save(join(folder, "b.tar.zst"));
+  expect(notes.join("\n")).toContain(
+    "not in the backup: deb@1, deb@2, deb@3, deb@4, deb@5 and 2 more; after a restore on another host import them again",
+  );
+});
+
 test("sessions that are made and destroyed meanwhile leave rows and saved states consistent with one another", async () => {
   for (let number = 1; number <= 20; number++) await addPaused(number);
   let isOver = false;

@@ -14,7 +14,7 @@ put() {
 }
 
 prepare_kernel() {
-  local cached
+  local cached packed
   cached=$CACHE_DIR/kernel/$(hash_of images/build-kernel)
   if [ ! -e "$cached/release" ]; then
     progress "fetching Debian's cloud kernel"
@@ -25,23 +25,19 @@ prepare_kernel() {
     mv "$cached.part" "$cached"
   fi
   put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
-  prepare_initramfs "$cached/modules" "$AGENT_BINARY" initramfs.cpio.gz
-  # Machines that unpack container images boot another program, so that no other machine has its code.
-  prepare_initramfs "$cached/modules" "$BUILDER_BINARY" initramfs-builder.cpio.gz
+  packed=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$AGENT_BINARY").cpio.gz
+  pack_initramfs "$cached/modules" "$AGENT_BINARY" "$packed"
+  put_when_different "$packed" "$IMAGES_DIR/kernel/initramfs.cpio.gz"
 }
 
-# prepare_initramfs MODULES PROGRAM NAME
-prepare_initramfs() {
-  local packed
-  packed=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$2").cpio.gz
-  if [ ! -e "$packed" ]; then
-    progress "packing $(basename "$2") and its modules into an initramfs"
-    mkdir -p "$CACHE_DIR/initramfs"
-    images/build-initramfs "$1" "$2" "$packed.part"
-    sync "$packed.part"
-    mv "$packed.part" "$packed"
-  fi
-  put_when_different "$packed" "$IMAGES_DIR/kernel/$3"
+# pack_initramfs MODULES PROGRAM OUT [GIFTS]
+pack_initramfs() {
+  [ ! -e "$3" ] || return 0
+  progress "packing $(basename "$2") and its modules into an initramfs"
+  mkdir -p "$(dirname "$3")"
+  images/build-initramfs "$1" "$2" "$3.part" "${@:4}"
+  sync "$3.part"
+  mv "$3.part" "$3"
 }
 
 put_when_different() {

@@ -106,14 +106,19 @@ export function buildContract(
       expect(builds.filter((one) => one.build_id === id)).toEqual([await statusOf(id)]);
     });
 
-    test("is not changed by another body, and not by another credential", async () => {
+    test("is not changed by another body, and pulls the image that an earlier attempt has found", async () => {
       const id = newBuild();
       await put(id, specOf(node.images.open));
       for (const other of [specOf(node.images.other), specOf(node.images.open, { sizes: ["medium"] })])
         expect(await put(id, other)).toMatchObject(refusal(409, "build_conflict"));
       const { credential } = node.images.closed;
       expect(await put(id, specOf(node.images.open, { credential }))).toMatchObject({ status: 200 });
-      await until(id, isOver);
+      const { image } = await until(id, isOver);
+      // As if the tag were gone, or led elsewhere by now.
+      const later = newBuild();
+      await put(later, specOf(node.images.missing, { image: image?.reference }));
+      expect(await put(later, specOf(node.images.missing))).toMatchObject({ status: 200 });
+      expect(await until(later, isOver)).toMatchObject({ state: "ready", image });
     });
 
     test("of another name is not there, and one that does not fit is refused", async () => {

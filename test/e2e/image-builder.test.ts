@@ -94,6 +94,12 @@ function expectNothingLeft(folder: string): void {
   expect(readFileSync(join(outside, "file"), "utf8")).toBe("outside");
 }
 
+/** The QEMU of the only builder. */
+function findBuilder() {
+  const [slot = 0] = slotNumbers(dataDir);
+  return hostProcesses().find(({ uid }) => uid === 700_000 + slot);
+}
+
 function distribution(made: string): LayerFile[] {
   const base = makeLayer(made, {
     name: "base",
@@ -157,8 +163,7 @@ test(
     let links = "";
     const onProgress = (progress: UnpackingProgress) => {
       if (seen.length === 0) {
-        const [slot = 0] = slotNumbers(dataDir);
-        const qemu = hostProcesses().find(({ uid }) => uid === 700_000 + slot);
+        const qemu = findBuilder();
         faults.push(...jailFaults(qemu?.pid ?? 0));
         links = readFileSync(`/proc/${qemu?.pid}/net/dev`, "utf8");
         if (existsSync(`/proc/${qemu?.pid}/root/dev/net/tun`)) faults.push("a network device");
@@ -176,7 +181,7 @@ test(
     expect(image.storedBytes).toBeLessThan(64 * MIB);
     expect(image.hash).toBe(await hashDisk(image.path));
 
-    expect(disk.names("/")).toEqual(["bin", "etc", "home", "lib", "srv", "usr", "var"]);
+    expect(disk.names("/")).toEqual([".vivarium", "bin", "etc", "home", "lib", "srv", "usr", "var"]);
     // The upper layer has directories in their place, as tar and engines read its entries.
     expect([disk.look("/bin")?.type, disk.look("/lib")?.type]).toEqual(["directory", "directory"]);
     expect(disk.text("/usr/bin/sh")).toBe("shell".repeat(50_000));
@@ -184,7 +189,12 @@ test(
     expect(disk.look("/usr/bin/su")).toMatchObject({ mode: 0o4755, user: 0, group: 42 });
     expect(disk.look("/srv/app")).toMatchObject({ user: 1000, group: 1000, size: 3 });
     expect(disk.text("/etc/os-release")).toBe("ID=new\n");
-    expect(disk.names("/etc")).toEqual(["os-release"]);
+    expect(disk.names("/etc")).toEqual(["os-release", "ssl"]);
+    // The distribution's shell is replaced by files that cannot be run.
+    expect(image.totals.given).toEqual(["shell", "certificates"]);
+    expect(disk.look("/.vivarium/sh")).toMatchObject({ mode: 0o755, user: 0, group: 0 });
+    expect(disk.look("/bin/sh")).toMatchObject({ type: "symlink", target: "/.vivarium/sh" });
+    expect(disk.text("/etc/ssl/certs/ca-certificates.crt")).toContain("-----BEGIN CERTIFICATE-----");
     expect(disk.names("/var/cache")).toEqual([]);
     expect(disk.names("/home/old")).toEqual(["new"]);
     expect(disk.text(`/lib/${"long-name-".repeat(20)}`)).toBe("long");
@@ -286,7 +296,7 @@ test(
 );
 
 test(
-  "a build that is aborted, or takes too long, ends at once and leaves nothing",
+  "a build that is aborted, takes too long or loses its builder ends at once and leaves nothing",
   async () => {
     const { folder, made } = places();
     const layers = distribution(made);
@@ -300,8 +310,18 @@ test(
       reason,
     );
     expectNothingLeft(folder);
+    let killed: number | undefined;
+    const kill = () => {
+      if (killed !== undefined) return;
+      killed = findBuilder()?.pid;
+      if (killed !== undefined) process.kill(killed, "SIGKILL");
+    };
+    const lost = unpackImage(deps, { layers, folder, onProgress: kill });
+    await expect(lost).rejects.toMatchObject({ code: "internal" });
+    expect(killed).toBeDefined();
+    expectNothingLeft(folder);
   },
-  LIMIT_MS,
+  2 * LIMIT_MS,
 );
 
 test(

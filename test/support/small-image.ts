@@ -19,16 +19,24 @@ const TOOLS = ["dash", "cat", "env", "id", "ls", "mkdir", "sleep"];
 
 /** The program's configuration, and a line in /srv/hello that says which image it is. */
 export function makeSmallImage(name: string, run: object = {}): MadeImage {
-  const folder = mkdtempSync(join(tmpdir(), "image-"));
-  try {
-    const [lower, upper] = [join(folder, "lower"), join(folder, "upper")];
-    putTools(lower);
-    const base = tarOf(lower);
+  const putHello = (upper: string) => {
     mkdirSync(join(upper, "srv"), { recursive: true });
     writeFileSync(join(upper, "srv/hello"), `hello from ${name}\n`);
     writeFileSync(join(upper, "srv/.wh.old"), "");
-    const app = tarOf(upper);
-    const layers = [base, app];
+  };
+  return makeImageOf([putTools, putHello], run);
+}
+
+/** An image with a layer of each folder, which is filled by the function of the layer. */
+export function makeImageOf(fills: readonly ((root: string) => void)[], run: object = {}): MadeImage {
+  const folder = mkdtempSync(join(tmpdir(), "image-"));
+  try {
+    const layers = fills.map((fill, number) => {
+      const root = join(folder, String(number));
+      mkdirSync(root);
+      fill(root);
+      return tarOf(root);
+    });
     return makeImage({
       isIndexed: false,
       layers: layers.map(({ compressed }) => compressed),
@@ -48,12 +56,15 @@ function putTools(root: string): void {
   for (const name of ["bin", "lib", "lib64"]) symlinkSync(`usr/${name}`, join(root, name));
   writeFileSync(join(root, "etc/os-release"), "ID=small\n");
   writeFileSync(join(root, "srv/old"), "removed by the layer above");
-  for (const tool of TOOLS) {
-    const program = realpathSync(execFileSync("which", [tool], { encoding: "utf8" }).trim());
-    copyFileSync(program, join(root, "usr/bin", tool));
-    for (const library of librariesOf(program)) putLibrary(root, library);
-  }
+  for (const tool of TOOLS) putTool(root, tool);
   symlinkSync("dash", join(root, "usr/bin/sh"));
+}
+
+/** A program of this host with its libraries, in an image in which /lib and /lib64 are links. */
+export function putTool(root: string, tool: string): void {
+  const program = realpathSync(execFileSync("which", [tool], { encoding: "utf8" }).trim());
+  copyFileSync(program, join(root, "usr/bin", tool));
+  for (const library of librariesOf(program)) putLibrary(root, library);
 }
 
 function librariesOf(program: string): string[] {
@@ -61,7 +72,7 @@ function librariesOf(program: string): string[] {
   return [...said.matchAll(/(\/\S+) \(0x/g)].map(([, path = ""]) => path);
 }
 
-/** At the path that the loader looks at; /lib and /lib64 are links in the image. */
+/** At the path that the loader looks at. */
 function putLibrary(root: string, library: string): void {
   const target = join(root, library.replace(/^\/(?=lib)/, "/usr/"));
   if (existsSync(target)) return;

@@ -115,7 +115,7 @@ pub fn raise_limits() {
 
 pub fn ensure_workspace() {
     let made = ensure_dir("/workspace", 0o755)
-        .and_then(|()| chown("/workspace", Some(users::UID), Some(users::GID)));
+        .and_then(|()| chown("/workspace", Some(users::uid()), Some(users::gid())));
     log::warn("make /workspace", made);
 }
 

@@ -20,7 +20,7 @@ impl Rights {
 
     /// The user's ids and groups. The groups are read each time, as for a new command: they may have changed.
     pub fn of_sandbox() -> Rights {
-        Rights::of(users::UID, users::GID, &users::supplementary_groups())
+        Rights::of(users::uid(), users::gid(), &users::supplementary_groups())
     }
 }
 
@@ -96,12 +96,12 @@ mod tests {
         let own = room.path().join("own");
         as_user(&Rights::of_sandbox(), || {
             assert!(fs::read(&secret).is_err());
-            assert!(std::os::unix::fs::chown(&secret, Some(users::UID), None).is_err());
+            assert!(std::os::unix::fs::chown(&secret, Some(users::uid()), None).is_err());
             fs::write(&own, "mine").unwrap();
         })
         .unwrap();
         let made = fs::metadata(&own).unwrap();
-        assert_eq!((made.uid(), made.gid()), (users::UID, users::GID));
+        assert_eq!((made.uid(), made.gid()), (users::uid(), users::gid()));
         assert_eq!(fs::read(&secret).unwrap(), b"x");
     }
 
@@ -115,7 +115,7 @@ mod tests {
             assert!(fs::read(&secret).is_err());
             assert_eq!(as_root(|| fs::read(&secret)).unwrap(), b"x");
             assert!(fs::read(&secret).is_err());
-            assert_eq!(geteuid().as_raw(), users::UID);
+            assert_eq!(geteuid().as_raw(), users::uid());
         })
         .unwrap();
         assert!(as_root(|| geteuid().is_root()) && geteuid().is_root());
@@ -126,7 +126,7 @@ mod tests {
         let (ask, asked) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || asked.recv().map(|()| geteuid().is_root()));
         as_user(&Rights::of_sandbox(), || {
-            assert_eq!(geteuid().as_raw(), users::UID);
+            assert_eq!(geteuid().as_raw(), users::uid());
             ask.send(()).unwrap();
             assert_eq!(other.join().unwrap(), Ok(true));
         })

@@ -94,8 +94,8 @@ fn prepare_here(program: &Program<'_>, authority: Variables) -> Result<sys::Laun
         argv: c_strings("argv", program.argv.to_vec())?,
         env: c_strings("env", environment.iter().map(|(k, v)| format!("{k}={v}")).collect())?,
         cwd: c_string("cwd", check_cwd(program.cwd)?)?,
-        uid: users::UID,
-        gid: users::GID,
+        uid: users::uid(),
+        gid: users::gid(),
         groups: users::supplementary_groups(),
     })
 }

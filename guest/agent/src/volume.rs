@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::body::{self, Body};
 use crate::chores::Chores;
 use crate::refusal::{Refusal, plain};
-use crate::{log, sys};
+use crate::{log, sys, users};
 
 /// Where the file system of the volume is mounted.
 const AT: &str = "/volume";
@@ -163,7 +163,16 @@ fn attach(device: &str) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     mount(&disk, AT, "ext4", flags, c"discard,errors=remount-ro")?;
     log::warn("grow the volume's file system", grow(&disk));
+    log::warn("give the volume to the user", own(Path::new(AT)));
     Ok(())
+}
+
+/// The user's number depends on the image, and the volume may come from a session of another one. What is in it stays as it is.
+fn own(at: &Path) -> io::Result<()> {
+    match users::is_other_sandbox(fs::metadata(at)?.uid()) {
+        true => chown(at, Some(users::uid()), Some(users::gid())),
+        false => Ok(()),
+    }
 }
 
 /// A link in place of the directory would mount the volume over another one.
@@ -269,6 +278,22 @@ mod tests {
         let points = [PathBuf::from("/volume"), PathBuf::from("/srv/my data")];
         assert_eq!(points_in(MOUNTS, "254:16"), points);
         assert_eq!(points_in(MOUNTS, "254:1"), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_volume_of_another_images_user_becomes_the_users_and_one_of_root_stays_roots() {
+        let room = tempfile::tempdir().unwrap();
+        let owner_after = |uid, gid| {
+            chown(room.path(), Some(uid), Some(gid)).unwrap();
+            own(room.path()).unwrap();
+            let meta = fs::metadata(room.path()).unwrap();
+            (meta.uid(), meta.gid())
+        };
+        let user = (users::uid(), users::gid());
+        assert_eq!(owner_after(998, 998), user);
+        for kept in [(0, 0), (1000, 1000), (users::uid(), 27)] {
+            assert_eq!(owner_after(kept.0, kept.1), kept);
+        }
     }
 
     #[test]

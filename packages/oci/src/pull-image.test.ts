@@ -40,6 +40,26 @@ describe("a pull", () => {
     });
   });
 
+  test("says which image it is before it fetches a layer, and ends if nobody can keep that", async () => {
+    const image = makeImage();
+    await using standIn = await StandIn.start();
+    standIn.serve(REGISTRY, serveImage(image));
+    await withDirectory(async (directory) => {
+      const full = new Error("the disk is full");
+      const names: unknown[] = [];
+      const onResolved = async (found: object) => {
+        names.push(found, await readdir(directory));
+        throw full;
+      };
+      await expect(pull(standIn, directory, { onResolved })).rejects.toBe(full);
+      const reference = `${REGISTRY}/${REPOSITORY}:1@${image.top}`;
+      expect(names).toEqual([{ reference, manifestDigest: image.manifest }, []]);
+      expect(await readdir(directory)).toEqual([]);
+      // The text is a reference that leads to the same image.
+      expect(await pull(standIn, directory, { reference })).toMatchObject({ reference });
+    });
+  });
+
   test("reports its stage, layers and bytes", async () => {
     const image = makeImage({ layers: [randomBytes(8_000_000), randomBytes(1_000)] });
     const seen: Progress[] = [];

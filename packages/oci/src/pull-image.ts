@@ -17,6 +17,8 @@ export interface PullInput extends RegistryOptions {
   platform?: Platform;
   signal?: AbortSignal;
   onProgress?: (progress: Progress) => void;
+  /** Called once it is known which image the reference means, before any layer is fetched. The pull waits for it. */
+  onResolved?: (image: Pick<PulledImage, "reference" | "manifestDigest">) => Promise<void>;
 }
 
 export interface PulledLayer {
@@ -48,13 +50,17 @@ export async function pullImage(input: PullInput): Promise<PulledImage> {
     return await withinTime(registry.limits.totalMs, input.signal, async (signal) => {
       const { platform = LINUX_AMD64 } = input;
       const image = await resolveImage(registry, { reference, platform }, signal);
+      const names = {
+        reference: textOfReference({ ...reference, digest: image.digest }),
+        manifestDigest: image.manifestDigest,
+      };
+      await input.onResolved?.(names);
       count.begin(image.manifest.layers);
       const paths = await fetchLayers(registry, image, input.directory, count, signal);
       await syncPath(input.directory);
       count.finish();
       return {
-        reference: textOfReference({ ...reference, digest: image.digest }),
-        manifestDigest: image.manifestDigest,
+        ...names,
         config: image.config,
         configBytes: image.configBytes,
         layers: layersOf(image, paths),

@@ -83,10 +83,12 @@ impl<'a> Layer<'a> {
         if entry.kind != Kind::Directory {
             return Err(Fault::invalid("the root of an image is a directory"));
         }
-        let fd = openat(&self.root.directory()?.fd, ".", OFlags::DIRECTORY, Mode::empty())?;
+        let root = self.root.directory()?;
+        let fd = openat(&root.fd, ".", OFlags::DIRECTORY, Mode::empty())?;
         attributes::set(&fd, entry)?;
         self.times.push((entry.path.clone(), entry.mtime));
-        Ok(())
+        // It counts like any other name: each entry is remembered until the layer's end.
+        self.brought.add(root.inode, b".")
     }
 
     /// Removes something in a directory. One that is missing has nothing to remove, and is not made.

@@ -286,6 +286,9 @@ fn bytes_files_and_names_have_limits() {
     place.unpack([many(3), many(3)]).unwrap();
     assert_eq!(place.refusal([many(4)]), Code::TooLarge);
     assert_eq!(place.refusal([Tar::new().file("1/2/3/4", "")]), Code::TooLarge);
+    let roots = |count: usize| (0..count).fold(Tar::new().file("a", ""), |tar, _| tar.directory("./"));
+    place.unpack([roots(2)]).unwrap();
+    assert_eq!(place.refusal([roots(3)]), Code::TooLarge);
 }
 
 #[test]

@@ -3,10 +3,12 @@
 //!
 //! `image` reads the table of layers and unpacks each. `content` decompresses a layer and sums it up, `archive` reads its
 //! entries (`header`, `pax`, `sparse`), `entries` puts them into the image's `root` (`names`, `brought`, `attributes`).
-//! `environment` adds the variables of the image. `limits` has all limits, `fault` the words of failures.
+//! `environment` adds the variables of the image, `bare` what an image without a shell or certificates lacks. `limits` has all
+//! limits, `fault` the words of failures.
 
 mod archive;
 mod attributes;
+mod bare;
 mod brought;
 mod content;
 mod entries;
@@ -45,13 +47,18 @@ use crate::frames::{self, FrameType};
 use crate::health::health;
 use crate::refusal::Refusal;
 use crate::{boot, log, server};
+use bare::{Gifts, Given};
 use entries::Totals;
 use fault::Fault;
 use limits::LIMITS;
+use root::Root;
 
 const TARGET: &str = "/dev/vda";
 const LAYERS: &str = "/dev/vdb";
 const ROOT: &str = "/newroot";
+/// As `images/build-initramfs` lays them down.
+const SHELL: &str = "/gifts/sh";
+const CERTIFICATES: &str = "/gifts/ca-certificates.crt";
 /// Interval of the reports of progress.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// Frames that wait for the host.
@@ -81,6 +88,14 @@ pub fn run() -> io::Result<()> {
     rustix::fs::sync();
     // The machine type has no power switch; the VMM exits on a restart.
     Ok(reboot(RebootCommand::Restart)?)
+}
+
+/// The last frame: the counts, and the parts that the image got.
+#[derive(serde::Serialize)]
+struct Unpacked {
+    #[serde(flatten)]
+    totals: Totals,
+    given: Vec<Given>,
 }
 
 /// The one unpacking of this machine.
@@ -120,7 +135,7 @@ fn begin(work: &Work) -> Result<Response<Body>, Refusal> {
 
 fn unpack(frames: mpsc::Sender<Bytes>) {
     let last = match unpack_and_unmount(&frames) {
-        Ok(totals) => frames::encode(FrameType::Eof, json!(totals).to_string().as_bytes()),
+        Ok(unpacked) => frames::encode(FrameType::Eof, json!(unpacked).to_string().as_bytes()),
         Err(fault) => {
             log::line(&format!("the image is not unpacked: {fault}"));
             let message: String = fault.message.chars().take(MESSAGE_CHARS).collect();
@@ -131,14 +146,16 @@ fn unpack(frames: mpsc::Sender<Bytes>) {
     let _ = frames.blocking_send(last);
 }
 
-/// Returns the totals when the disk has everything.
-fn unpack_and_unmount(frames: &mpsc::Sender<Bytes>) -> Result<Totals, Fault> {
+/// Returns when the disk has everything.
+fn unpack_and_unmount(frames: &mpsc::Sender<Bytes>) -> Result<Unpacked, Fault> {
     let disk = File::open(LAYERS)?;
     let totals = image::unpack(disk, Path::new(ROOT), &LIMITS, &reporting(frames.clone()))?;
+    let gifts = Gifts { shell: Path::new(SHELL), certificates: Path::new(CERTIFICATES) };
+    let given = bare::complete(&Root::open(Path::new(ROOT))?, gifts)?;
     let unwritten = |errno| Fault::internal("write the disk", errno);
     rustix::fs::syncfs(File::open(ROOT)?).map_err(unwritten)?;
     unmount(ROOT, UnmountFlags::empty()).map_err(unwritten)?;
-    Ok(totals)
+    Ok(Unpacked { totals, given })
 }
 
 /// Sends progress as lines of JSON, not more often than anybody wants to see it.

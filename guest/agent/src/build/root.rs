@@ -80,17 +80,27 @@ impl Root {
         if names.is_empty() {
             return self.directory().map(Some);
         }
-        match self.resolve(&names.join(&b'/')) {
-            Ok(fd) => Directory::of(fd).map(Some),
+        self.resolve(names, DIRECTORY)?.map(Directory::of).transpose()
+    }
+
+    /// The regular file that these names lead to, links followed.
+    pub fn find_file(&self, names: &[&[u8]]) -> Result<Option<Stat>, Errno> {
+        let found = self.resolve(names, OFlags::PATH | OFlags::CLOEXEC)?.map(fstat).transpose()?;
+        Ok(found.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile))
+    }
+
+    /// None if the names lead to nothing.
+    fn resolve(&self, names: &[&[u8]], flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
+        match self.open_at(&names.join(&b'/'), flags) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(errno) => Err(errno),
+            opened => opened.map(Some),
         }
     }
 
-    fn resolve(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = OsStr::from_bytes(path);
         for _ in 1..RESOLUTIONS {
-            match openat2(&self.0, path, DIRECTORY, Mode::empty(), INSIDE) {
+            match openat2(&self.0, path, flags, Mode::empty(), INSIDE) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
             }

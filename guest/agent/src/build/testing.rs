@@ -64,7 +64,7 @@ pub fn summed(mut block: Block) -> Block {
     block
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tar(Vec<u8>);
 
 impl Tar {

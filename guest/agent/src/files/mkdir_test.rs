@@ -12,7 +12,7 @@ fn directories_are_made_with_those_above_and_belong_to_the_user() {
     let place = Place::new();
     make(&place, "a/b/c").unwrap();
     for path in ["a", "a/b", "a/b/c"] {
-        assert_eq!(owner_and_mode(&place.path(path)), (users::UID, users::GID, 0o755));
+        assert_eq!(owner_and_mode(&place.path(path)), (users::uid(), users::gid(), 0o755));
     }
 }
 

@@ -128,7 +128,7 @@ fn directories_made_on_the_way_go_again_unless_they_are_kept() {
     assert!(!place.path("a").exists());
     make("a/b/c", true).unwrap();
     assert!(place.path("a/b").is_dir() && !place.path("a/b/c").exists());
-    let sandbox = crate::users::UID;
+    let sandbox = crate::users::uid();
     assert_eq!(crate::files::testing::owner_and_mode(&place.path("a/b")), (sandbox, sandbox, 0o755));
 }
 

@@ -38,7 +38,7 @@ impl Place {
         fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let path = outside.path().join("workspace");
         fs::create_dir(&path).unwrap();
-        chown(&path, Some(users::UID), Some(users::GID)).unwrap();
+        chown(&path, Some(users::uid()), Some(users::gid())).unwrap();
         Place { outside, workspace: Workspace { path } }
     }
 

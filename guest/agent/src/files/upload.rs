@@ -103,7 +103,7 @@ fn open_parent(target: &Target) -> io::Result<OwnedFd> {
 }
 
 fn own(fd: impl AsFd) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(users::UID), Gid::from_raw(users::GID));
+    let (uid, gid) = (Uid::from_raw(users::uid()), Gid::from_raw(users::gid()));
     Ok(fchown(fd, Some(uid), Some(gid))?)
 }
 

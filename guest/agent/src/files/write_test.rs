@@ -57,10 +57,10 @@ fn a_body_becomes_a_file_of_the_user() {
             assert_eq!(status, StatusCode::OK);
             assert_eq!(written["bytes"], bytes.len());
             assert!(fs::read(place.path(path)).unwrap() == bytes);
-            assert_eq!(owner_and_mode(&place.path(path)), (users::UID, users::GID, 0o644));
+            assert_eq!(owner_and_mode(&place.path(path)), (users::uid(), users::gid(), 0o644));
         }
     });
-    assert_eq!(owner_and_mode(&place.path("a/b")), (users::UID, users::GID, 0o755));
+    assert_eq!(owner_and_mode(&place.path("a/b")), (users::uid(), users::gid(), 0o755));
     assert_eq!(names_in(&place.workspace.path), ["a", "empty", "long"]);
 }
 
@@ -107,7 +107,7 @@ fn an_existing_file_keeps_its_mode_and_a_link_its_target() {
     assert!(place.path("run").is_symlink() && place.path("new").is_symlink());
     assert_eq!(fs::read(&script).unwrap(), b"new");
     assert_eq!(fs::read(place.path("bin/new")).unwrap(), b"made");
-    assert_eq!(owner_and_mode(&script), (users::UID, users::GID, 0o755));
+    assert_eq!(owner_and_mode(&script), (users::uid(), users::gid(), 0o755));
 }
 
 #[test]

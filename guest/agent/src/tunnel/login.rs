@@ -8,10 +8,8 @@ use ssh::Task;
 
 use crate::launch::{self, Variables};
 use crate::refusal::Refusal;
-use crate::{regular_file, sys, users};
+use crate::{sys, users};
 
-/// Shells to try in an image without the user's own.
-const SHELLS: [&str; 3] = ["/bin/bash", "/bin/sh", "/.vivarium/sh"];
 /// Path of this program, which works also after its file was removed.
 const SELF: &str = "/proc/self/exe";
 
@@ -30,11 +28,11 @@ impl Login {
     pub fn of_the_user() -> Self {
         Login {
             name: users::NAME.into(),
-            uid: users::UID,
-            gid: users::GID,
+            uid: users::uid(),
+            gid: users::gid(),
             groups: users::supplementary_groups(),
             home: users::HOME.into(),
-            shell: shell_of(users::NAME),
+            shell: users::login_shell(),
             directory: directory(),
         }
     }
@@ -90,14 +88,6 @@ fn directory() -> String {
     [launch::WORKSPACE, users::HOME].into_iter().find(is_there).unwrap_or("/").into()
 }
 
-/// The shell of the account file, or another one if the image lacks it.
-fn shell_of(name: &str) -> String {
-    let accounts = regular_file::text(users::PASSWD);
-    let own = users::shell_in(&accounts, name);
-    let known = own.into_iter().chain(SHELLS.map(String::from));
-    known.into_iter().find(|shell| Path::new(shell).exists()).unwrap_or_else(|| SHELLS[1].into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,14 +103,6 @@ mod tests {
             shell: texts("/bin/sh"),
             directory: texts("/"),
         }
-    }
-
-    #[test]
-    fn shells_are_found_in_the_accounts() {
-        let accounts = "root:x:0:0:root:/root:/bin/bash\nann:x:9:9::/home/ann:/bin/zsh\nbob:x:8\n";
-        assert_eq!(users::shell_in(accounts, "ann").as_deref(), Some("/bin/zsh"));
-        assert_eq!(users::shell_in(accounts, "bob"), None);
-        assert_eq!(users::shell_in(accounts, "eve"), None);
     }
 
     #[test]

@@ -75,6 +75,7 @@ export async function backUp(
     );
     signal.throwIfAborted();
     terminal.note(`viv: the database's rows are saved (schema ${head.schema})`);
+    if (head.imported.length > 0) terminal.note(noteOn(head.imported));
     const wanted = namesIn(head);
     const there = (isAsked: boolean, ids: string[]) =>
       isAsked ? ids.filter((id) => !missing.includes(id)) : [];
@@ -95,6 +96,16 @@ function foreignKek({ childEnv }: Context["config"], { controlDir }: Layout): st
   if (file) return path.dirname(path.resolve(file)) === controlDir ? undefined : "VIV_KEK_FILE";
   return ["VIV_KEK", "VIV_KEK_COMMAND"].find((name) => childEnv[name]);
 }
+
+function noteOn(imported: readonly string[]): string {
+  return (
+    `viv: the files of templates that were made of container images are not in the backup: ${firstOf(imported)}; ` +
+    "after a restore on another host import them again"
+  );
+}
+
+const firstOf = (names: readonly string[]) =>
+  `${names.slice(0, 5).join(", ")}${names.length > 5 ? ` and ${names.length - 5} more` : ""}`;
 
 /** A folder for links to the objects of a directory, on its file system. */
 async function keptBeside(dataDir: string, of: string) {
@@ -171,8 +182,7 @@ async function checkReplaced(
   const [inRows, there] = [new Set(idsIn(wanted)), new Set(idsIn(present))];
   const lost = idsIn(before).filter((id) => inRows.has(id) && !there.has(id));
   if (lost.length === 0) return;
-  const named = `${lost.slice(0, 5).join(", ")}${lost.length > 5 ? ` and ${lost.length - 5} more` : ""}`;
-  throw new CliError(`${file} has what the new backup would lack: ${named}`, {
+  throw new CliError(`${file} has what the new backup would lack: ${firstOf(lost)}`, {
     hint: "It was not replaced. Give --saved-state if it was left out, and leave nothing else out; or write to another name, and keep this file: it may be the last one with them.",
   });
 }

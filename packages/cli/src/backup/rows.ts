@@ -16,6 +16,8 @@ export interface Head {
   snapshots: string[];
   volumes: string[];
   artifacts: ArtifactObjects[];
+  /** Versions of templates that were made of images, as `name@version`. */
+  imported: string[];
 }
 
 /** Writes the dump to a file. `onHead` begins as soon as its first line is there, and is awaited at the end. */

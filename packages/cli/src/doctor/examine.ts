@@ -10,6 +10,7 @@ import { checkPrivateOpen } from "./private-open.ts";
 import { checkServiceSettings } from "./settings.ts";
 import {
   checkBaselines,
+  checkBuilder,
   checkDataDisk,
   checkDataInUse,
   checkDisk,
@@ -45,6 +46,7 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkClock(now),
     checkServiceUser(),
     checkImages(imagesDir),
+    checkBuilder(imagesDir),
     checkBaselines(imagesDir, { accelerator: childEnv.VIV_ACCEL }),
   ]);
 }

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { checkBaselines, checkDataDisk } from "./storage.ts";
+import { checkBaselines, checkBuilder, checkDataDisk } from "./storage.ts";
 
 let imagesDir: string;
 beforeEach(() => {
@@ -41,6 +41,18 @@ test("an emulated one is a warning where KVM opens, unless emulation was asked f
   });
   expect(checkBaselines(imagesDir, { hasKvm, accelerator: "tcg" }).status).toBe("ok");
   expect(checkBaselines(imagesDir, { hasKvm: hasNone }).status).toBe("ok");
+});
+
+test("a node without a builder makes no templates of images, and set-up is what it wants", () => {
+  expect(checkBuilder(imagesDir)).toMatchObject({
+    status: "warn",
+    found: expect.stringContaining("lacks kernel/initramfs-builder.cpio.gz"),
+    cost: expect.stringContaining("viv template import is refused"),
+    remedy: expect.stringContaining("./setup"),
+  });
+  mkdirSync(path.join(imagesDir, "kernel"));
+  writeFileSync(path.join(imagesDir, "kernel/initramfs-builder.cpio.gz"), "");
+  expect(checkBuilder(imagesDir)).toMatchObject({ name: "builder", status: "ok" });
 });
 
 test("the disk of the database and the logs is a finding when little of it is free", async () => {

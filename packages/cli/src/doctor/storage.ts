@@ -81,6 +81,15 @@ export function checkImages(imagesDir: string): Finding {
   return fail("images", `${imagesDir} lacks ${missing.join(", ")}`, "no machine can start", "Run ./setup.");
 }
 
+/** A builder is a machine that unpacks one container image. */
+export function checkBuilder(imagesDir: string): Finding {
+  const file = "kernel/initramfs-builder.cpio.gz";
+  if (existsSync(path.join(imagesDir, file)))
+    return ok("builder", "templates can be made of container images");
+  const cost = "no template can be made of a container image: viv template import is refused";
+  return warn("builder", `${imagesDir} lacks ${file}`, cost, "Run ./setup, which makes it in a minute.");
+}
+
 /**
  * A baseline is a captured, booted machine of one template and size; a session starts by loading it. One that was baked
  * while KVM did not work stays emulated, although KVM may work by now.

@@ -39,12 +39,17 @@ export const UnpackProgress = z.object({
 export type UnpackProgress = z.infer<typeof UnpackProgress>;
 
 /** Sums over all layers; what a later layer replaces counts too. */
+/** Parts that an image without them gets of the builder: a shell that needs no library, a bundle of certificates. */
+export const GIVEN = ["shell", "certificates"] as const;
+
 export const UnpackTotals = z.object({
   entries: z.int().min(0),
   bytes: z.int().min(0),
   inodes: z.int().min(0),
   /** Devices and FIFOs, which are left out. */
   skipped: z.int().min(0),
+  /** Absent from a builder that an earlier set-up made, which gives nothing. */
+  given: z.array(z.enum(GIVEN)).max(GIVEN.length).default([]),
 });
 export type UnpackTotals = z.infer<typeof UnpackTotals>;
 

@@ -14,7 +14,7 @@
  * StartSpec may name it, in the sizes of its status. NodeInfo does not list it.
  *
  * The credential of a BuildSpec is kept in memory alone, and sent to its registry and that one's token service alone. Two
- * bodies that differ in nothing else are the same. A daemon that has restarted has none, so its builds that were not ready
+ * bodies that differ in it or in `image` alone are the same. A daemon that has restarted has none, so its builds that were not ready
  * have failed with `interrupted` until they are put again. A node that cannot build says so by `builds` of NodeInfo.
  */
 import { z } from "zod";
@@ -36,6 +36,11 @@ export const BuildSpec = z.object({
   /** Sizes in which a machine can be started from it once it is ready. */
   sizes: z.array(z.enum(SIZE_NAMES as [string, ...string[]])).min(1),
   credential: RegistryLogin.optional(),
+  /**
+   * The reference with the digest to which an earlier attempt resolved it, as BuildStatus had it: this is pulled, so that a tag
+   * that has moved meanwhile changes nothing.
+   */
+  image: z.string().min(1).max(1_500).optional(),
 });
 export type BuildSpec = z.infer<typeof BuildSpec>;
 
@@ -85,7 +90,7 @@ export const BuildStatus = z.object({
   stage: z.enum(BUILD_STAGES).optional(),
   /** How far the stage is, where it can be counted. */
   progress: z.object({ layers: Count, bytes: Count }).optional(),
-  /** The image, once it is known which one the reference means. */
+  /** The image, once it is known which one the reference means, before its layers are fetched. Later attempts pull the same. */
   image: z
     .object({
       /** The reference with the digest to which it was resolved. */

@@ -15,6 +15,8 @@ import type { NodeState } from "./state.ts";
 export interface FakeImage {
   /** Bytes of each layer. */
   layers: number[];
+  /** Makes its digest, which otherwise comes from its reference. */
+  content?: string;
   /** Without this credential the registry refuses. */
   login?: { username: string; password: string };
 }
@@ -29,8 +31,9 @@ export class BuildFailed extends Error {
 }
 
 export interface FakeBuild {
-  spec: Omit<BuildSpec, "credential">;
+  spec: Omit<BuildSpec, "credential" | "image">;
   credential: BuildSpec["credential"];
+  image: BuildSpec["image"];
   status: BuildStatus;
   log: BuildLog["lines"];
   /** Aborts when the build is deleted, or its daemon ends. */
@@ -61,7 +64,7 @@ export function listBuilds(state: NodeState): BuildStatus[] {
 }
 
 export function putBuild(state: NodeState, id: string, body: unknown): BuildStatus {
-  const { credential, ...spec } = valid(BuildSpec.safeParse(body));
+  const { credential, image, ...spec } = valid(BuildSpec.safeParse(body));
   const known = state.builds.get(id);
   if (known && JSON.stringify(known.spec) !== JSON.stringify(spec))
     throw new Refusal("build_conflict", `build ${id} exists with other parameters`);
@@ -69,6 +72,7 @@ export function putBuild(state: NodeState, id: string, body: unknown): BuildStat
   const build: FakeBuild = {
     spec,
     credential,
+    image: image ?? known?.status.image?.reference,
     status: { build_id: id, state: "queued" },
     log: known?.log ?? [],
     over: new AbortController(),
@@ -110,9 +114,20 @@ async function runBuild(state: NodeState, build: FakeBuild): Promise<void> {
   build.status = { ...done, state: "ready", disk_sha256: sha256(id), sizes: [...build.spec.sizes] };
 }
 
-function pull({ images }: NodeState, build: FakeBuild): void {
-  const { reference } = build.spec;
-  const image = images.get(reference);
+/** An image by its reference. One with a digest is found without it too, if the image has that. */
+function findImage({ images }: NodeState, reference: string) {
+  const [name = "", wanted] = reference.split("@");
+  for (const key of [reference, name]) {
+    const image = images.get(key);
+    const digest = `sha256:${sha256(image?.content ?? name)}`;
+    if (image && (key === reference || digest === wanted)) return { ...image, name, digest };
+  }
+  return undefined;
+}
+
+function pull(state: NodeState, build: FakeBuild): void {
+  const reference = build.image ?? build.spec.reference;
+  const image = findImage(state, reference);
   const refuse = (word: BuildFailure["word"], message: string) =>
     new BuildFailed({ word, message, is_transient: false });
   if (!image) throw refuse("image_not_found", `the registry has no image ${reference}`);
@@ -125,11 +140,10 @@ function pull({ images }: NodeState, build: FakeBuild): void {
   if (login && !isRight) throw refuse("registry_auth", "the registry refuses the credential, or wants one");
   const total = image.layers.reduce((sum, bytes) => sum + bytes, 0);
   const count = image.layers.length;
-  const digest = `sha256:${sha256(reference)}`;
   build.status = {
     ...build.status,
     progress: { layers: { done: count, total: count }, bytes: { done: total, total } },
-    image: { reference: `${reference.replace(/@.*$/, "")}@${digest}`, manifest_digest: digest },
+    image: { reference: `${image.name}@${image.digest}`, manifest_digest: image.digest },
   };
 }
 

@@ -461,6 +461,28 @@ describe("a build that", () => {
     }, 30_000);
   });
 
+  test("has met a limit of its registry for a day gives its place in the queue back", async () => {
+    addImage();
+    const limited = new BuildFailed({
+      word: "rate_limited",
+      message: "too many requests",
+      is_transient: true,
+    });
+    control.node.onBuild = () => {
+      throw limited;
+    };
+    await importImage();
+    await eventually(async () => {
+      const { rows } = await control.sql.query("select not_before is not null as waits from template_builds");
+      expect(rows).toEqual([{ waits: true }]);
+    });
+    await control.sql.query("update template_builds set created_at = now() - interval '25 hours'");
+    await eventually(async () => {
+      await hurry();
+      expect(await read()).toMatchObject({ status: "failed", build_error: "internal: too many requests" });
+    }, 30_000);
+  });
+
   test("waits for its registry lets others pass", async () => {
     addImage();
     addImage("docker.io/library/alpine:3");
@@ -544,11 +566,52 @@ describe("a build that", () => {
     expect(rows).toEqual([{ attempts: 2 }]);
   });
 
+  test.each(["keeps what it knows", "has forgotten the build, as another node would"])(
+    "begins again pulls what its tag meant the first time, from a node that %s",
+    async (which) => {
+      control.node.images.set(IMAGE, { layers: [10], content: "first" });
+      const release = hold("bake");
+      await importImage();
+      const first = await eventually(async () => {
+        const { status, source_image: image } = await read();
+        expect([status, image]).toEqual(["building", expect.stringContaining("@sha256:")]);
+        return image;
+      });
+      control.node.images.set(IMAGE, { layers: [10], content: "moved" });
+      control.node.images.set(first, { layers: [10], content: "first" });
+      await control.node.restart();
+      if (which.includes("another")) control.node.builds.clear();
+      release();
+      await eventually(async () => {
+        await hurry();
+        expect(await read()).toMatchObject({ status: "ready", source_image: first });
+      }, 60_000);
+      // The next import of the same tag is another build.
+      await importImage();
+      const next = await eventually(async () => {
+        const template = await read();
+        expect(template).toMatchObject({ status: "ready", version: "2" });
+        return template;
+      }, 30_000);
+      expect(next.source_image).toMatch(/^docker\.io\/library\/debian:13@sha256:/);
+      expect(next.source_image).not.toBe(first);
+    },
+  );
+
+  test("fails says which image it was, once that was known", async () => {
+    addImage();
+    control.node.onBuild = (_id, stage) => {
+      if (stage === "unpack") throw new BuildFailed({ word: "image_invalid", is_transient: false });
+    };
+    await importImage();
+    expect((await until("failed")).source_image).toMatch(/^docker\.io\/library\/debian:13@sha256:/);
+  });
+
   test("no row knows is deleted on the node", async () => {
     const id = `tpl_${randomId()}`;
     control.node.builds.set(id, {
       spec: { reference: IMAGE, sizes: ["small"] },
-      credential: undefined,
+      ...{ credential: undefined, image: undefined },
       status: { build_id: id, state: "ready", sizes: ["small"] },
       log: [],
       over: new AbortController(),

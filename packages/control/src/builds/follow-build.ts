@@ -7,7 +7,7 @@ import { loginFor, type RegistryLogin } from "../registries/login-for.ts";
 import type { BuildRow } from "../templates/build-store.ts";
 import type { BuildDeps } from "./deps.ts";
 import { failBuild, keepBuilt, settleFailure } from "./settle.ts";
-import { beginAttempt, noteProgress } from "./store.ts";
+import { beginAttempt, noteImage, noteProgress } from "./store.ts";
 
 /** Interval of the looks at a build that runs. */
 const LOOK_MS = 500;
@@ -16,6 +16,7 @@ export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: Ab
   const { db, nodes } = deps;
   const { id } = build;
   let status = await nodes.findBuild(id);
+  await keepImage(db, build, status);
   // A build that another process began is followed, and not begun again.
   if (!status || status.state === "failed") {
     const begun = await begin(deps, build);
@@ -24,6 +25,7 @@ export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: Ab
   }
   const deadline = performance.now() + LIMITS.templateBuildMs;
   while (status.state === "queued" || status.state === "building") {
+    await keepImage(db, build, status);
     if (!(await noteProgress(db, id, progressOf(status)))) return await nodes.deleteBuild(id);
     if (performance.now() > deadline) {
       await nodes.deleteBuild(id);
@@ -36,15 +38,23 @@ export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: Ab
     if (!next) throw new Error(`the node has no build ${id} any more`);
     status = next;
   }
+  await keepImage(db, build, status);
   crashPoint("build.ended");
   if (status.state === "ready") await keepBuilt(deps, build, status);
   else await settleFailure(deps, build, status);
 }
 
+/** A tag may lead elsewhere by the next attempt, which therefore gets the image that this one has found. */
+async function keepImage(db: BuildDeps["db"], build: BuildRow, status?: BuildStatus): Promise<void> {
+  if (build.image !== null || !status?.image) return;
+  await noteImage(db, build.id, status.image.reference);
+  build.image = status.image.reference;
+}
+
 /** Undefined if the build has ended instead. */
 async function begin(deps: BuildDeps, build: BuildRow): Promise<BuildStatus | undefined> {
   const { db, nodes } = deps;
-  const { id, reference, sizes } = build;
+  const { id, reference, sizes, image } = build;
   if (build.attempts >= LIMITS.templateBuildAttempts) {
     await failBuild(deps, build, `internal: the build was cut off ${build.attempts} times`);
     return undefined;
@@ -57,7 +67,11 @@ async function begin(deps: BuildDeps, build: BuildRow): Promise<BuildStatus | un
   if (!(await beginAttempt(db, id))) return undefined;
   build.attempts += 1;
   crashPoint("build.attempt");
-  const status = await nodes.putBuild(id, { reference, sizes, ...(login && { credential: login }) });
+  const status = await nodes.putBuild(id, {
+    ...{ reference, sizes },
+    ...(login && { credential: login }),
+    ...(image !== null && { image }),
+  });
   crashPoint("build.begun");
   return status;
 }

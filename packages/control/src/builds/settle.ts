@@ -19,6 +19,8 @@ const PAUSE_MS = 5_000;
 const RATE_LIMITED_MS = 60_000;
 /** A registry may not keep a build in the queue for longer. */
 const RATE_LIMITED_MOST_MS = 3_600_000;
+/** Nor with many answers: a build of this age fails, since the places of the queue are few, and a hostile registry is patient. */
+const RATE_LIMITED_AGE_MS = 24 * 3_600_000;
 
 /** The words of failures that say nothing of the image. */
 const OWN_FAULTS: Partial<Record<BuildFailureWord, BuildError>> = {
@@ -49,11 +51,12 @@ export async function settleFailure(
   { failure }: BuildStatus,
 ): Promise<void> {
   const { word, message, is_transient: mayPass, retry_after_ms: afterMs } = failure ?? UNKNOWN;
-  if (word === "rate_limited") {
+  const isOld = Date.now() - build.created_at.getTime() > RATE_LIMITED_AGE_MS;
+  if (word === "rate_limited" && !isOld) {
     const waitMs = Math.min(afterMs ?? RATE_LIMITED_MS, RATE_LIMITED_MOST_MS);
     return await putBack(deps.db, build.id, { afterMs: waitMs, isAttempt: false });
   }
-  if (mayPass && build.attempts < LIMITS.templateBuildAttempts)
+  if (word !== "rate_limited" && mayPass && build.attempts < LIMITS.templateBuildAttempts)
     return await putBack(deps.db, build.id, { afterMs: PAUSE_MS, isAttempt: true });
   await failBuild(deps, build, `${OWN_FAULTS[word] ?? word}: ${message}`);
 }

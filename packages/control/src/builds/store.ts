@@ -124,6 +124,11 @@ export async function noteProgress(
   return numUpdatedRows > 0n;
 }
 
+/** Notes which image the reference means. What was noted first stays. */
+export async function noteImage(db: Queries, id: string, image: string): Promise<void> {
+  await building(db, id).where("image", "is", null).set({ image }).execute();
+}
+
 /** Lets another process follow the build, or this one later. */
 export async function releaseClaim(db: Queries, id: string): Promise<void> {
   await building(db, id).set({ claimed_until: sql<Date>`now()` }).execute();

@@ -118,12 +118,20 @@ test("a dump begins with the schema and the saved states that its rows refer to"
       [S1],
     ),
   );
+  await withClient(url, (client) =>
+    client.query(
+      `insert into templates (id, org_id, name, version, size, baseline, no_sudo, has_memory, source_image, sizes)
+         values ('tpl_${S2}', 'org_a', 'deb', 2, 'small', 'tpl_${S2}', false, false, 'docker.io/library/debian:13', '{small}')`,
+    ),
+  );
   const head = JSON.parse((await dump(url))[0] ?? "");
   expect(head).toEqual({
     schema: expect.any(Number),
     snapshots: [`pau_${S1}`],
     volumes: [],
     artifacts: [],
+    // Made of an image: no saved state.
+    imported: ["deb@2"],
   });
 });
 

@@ -2,8 +2,9 @@
  * Writes all rows of the database as lines of JSON, as of one instant, while the service runs. Every value is in
  * PostgreSQL's own text form, so that it is read back exactly. The form of a dump:
  *
- *   {"schema": 16, "snapshots": [id, …], "volumes": [id, …], "artifacts": [{"prefix", "objects"}, …]}
- *                                           the schema's number, and what rows refer to that is not in the database
+ *   {"schema": 16, "snapshots": [id, …], "volumes": [id, …], "artifacts": [{"prefix", "objects"}, …], "imported": […]}
+ *                                           the schema's number, and what rows refer to that is not in the database;
+ *                                           `imported` are versions of templates of images, by name
  *   {"table": "orgs", "columns": [name, …]}
  *   ["org_…", null, …]                      a row of the table named last, once for each
  *   {"sequences": {name: value, …}}
@@ -27,7 +28,8 @@ export async function dumpRows(url: string, write: (line: string) => Promise<voi
     await client.query("begin isolation level repeatable read read only");
     const schema = await readSchema(client);
     const [snapshots, volumes] = [await listSnapshots(client), await listVolumes(client)];
-    await write(JSON.stringify({ schema, snapshots, volumes, artifacts: await listArtifacts(client) }));
+    const [artifacts, imported] = [await listArtifacts(client), await listImported(client)];
+    await write(JSON.stringify({ schema, snapshots, volumes, artifacts, imported }));
     let rows = 0;
     for (const table of await listTables(client)) rows += await dumpTable(client, table, write);
     // Sequences are outside of transactions: their values are those of now, which are never behind the rows.
@@ -73,6 +75,15 @@ async function listArtifacts(client: pg.Client): Promise<{ prefix: string; objec
        where state <> 'failed' group by id, org_id order by id`,
   );
   return rows;
+}
+
+/** Templates that a node made of images. Their files can be made again, and are in no backup. */
+async function listImported(client: pg.Client): Promise<string[]> {
+  if (!(await hasTable(client, "template_builds"))) return [];
+  const { rows } = await client.query(
+    "select distinct name || '@' || version as name from templates where source_image is not null order by name",
+  );
+  return rows.map(({ name }) => name);
 }
 
 async function hasTable(client: pg.Client, name: string): Promise<boolean> {

@@ -552,6 +552,7 @@ create table template_builds (
   progress jsonb,
   error text,
   log jsonb,
+  image text,
   constraint template_builds_credentials_of_fkey FOREIGN KEY (credentials_of) REFERENCES projects(id),
   constraint template_builds_error CHECK (((error IS NOT NULL) = (state = 'failed'::text))),
   constraint template_builds_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),

@@ -311,6 +311,7 @@ export interface TemplateBuildTable {
   progress: Json<BuildProgress | null> | null;
   error: string | null;
   log: Json<BuildLines["lines"] | null> | null;
+  image: string | null;
 }
 
 export interface VolumeTable {

@@ -23,6 +23,7 @@ const COLUMNS = sql.raw(
       "claimed_until",
       "progress",
       "error",
+      "image",
     ],
   ]
     .map((column) => `builds.${column}`)

@@ -59,7 +59,7 @@ function toTemplateOfBuild(
     ...stateOf(build),
     ...(versions[0] && { version: String(versions[0].version) }),
     versions: namesOf(versions, info),
-    source_image: build.reference,
+    source_image: build.image ?? build.reference,
     memory: false,
   };
 }

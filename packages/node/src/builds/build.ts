@@ -10,6 +10,8 @@ export interface Build {
   log: BuildLog;
   /** In memory alone. */
   credential: BuildSpec["credential"];
+  /** The image that an earlier attempt, perhaps of another node, has found behind the reference. */
+  image: BuildSpec["image"];
   /** Aborts when the build is deleted, or its daemon ends. */
   over: AbortController;
   /** Settled while nothing works for the build. */

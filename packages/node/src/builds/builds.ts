@@ -66,7 +66,7 @@ export class Builds {
     return { lines: [...this.#known(id).log.lines] };
   }
 
-  async put(id: string, { credential, ...spec }: BuildSpec): Promise<BuildStatus> {
+  async put(id: string, { credential, image, ...spec }: BuildSpec): Promise<BuildStatus> {
     return await this.#calls.run(id, async () => {
       if (this.#isClosed) throw new NodeError("internal", "the node's daemon ends");
       const known = this.#builds.get(id);
@@ -77,6 +77,7 @@ export class Builds {
       await known?.work;
       const build = await this.#queue(id, spec, known?.log);
       build.credential = credential;
+      build.image = image ?? known?.status.image?.reference;
       this.#startNext();
       return this.#statusOf(build);
     });
@@ -169,6 +170,7 @@ function newBuild(dir: string, spec: KeptSpec, log: BuildLog): Build {
     ...{ dir, spec, log },
     status: { build_id: path.basename(dir), state: "queued" },
     credential: undefined,
+    image: undefined,
     over: new AbortController(),
     work: Promise.resolve(),
   };

@@ -5,8 +5,8 @@ import { BuildSpec, BuildStatus } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
 
-const KeptSpec = BuildSpec.omit({ credential: true });
-/** A spec as it is kept on disk. */
+const KeptSpec = BuildSpec.omit({ credential: true, image: true });
+/** A spec as it is kept on disk. The image that it means is part of the status. */
 export type KeptSpec = z.infer<typeof KeptSpec>;
 
 const BuildRecord = z.object({ spec: KeptSpec, status: BuildStatus });

@@ -16,7 +16,13 @@ let build: Build;
 beforeEach(async () => {
   dir = await mkdtemp(path.join(tmpdir(), "build-"));
   build = {
-    ...{ dir, log: await BuildLog.open(dir), credential: undefined, over: new AbortController() },
+    ...{
+      dir,
+      log: await BuildLog.open(dir),
+      credential: undefined,
+      image: undefined,
+      over: new AbortController(),
+    },
     spec: { reference: "registry.example.com/team/app:1", sizes: ["small", "medium"] },
     status: { build_id: `tpl_${"1".repeat(21)}`, state: "building" },
     work: Promise.resolve(),

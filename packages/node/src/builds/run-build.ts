@@ -5,6 +5,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
+import type { GIVEN } from "@vivarium/contract/guest";
 import type { BuildStage, BuildStatus } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
@@ -22,6 +23,11 @@ import { waitForMemory } from "./wait-for-memory.ts";
 
 /** A machine that boots and runs a few programs takes less of its memory than this. */
 const BAKE_MB = 1024;
+/** Lines of the log about the parts that the builder gave an image. */
+const GIFTS: Record<(typeof GIVEN)[number], string> = {
+  shell: "the image has no shell; it got one, /.vivarium/sh",
+  certificates: "the image has no certificates to trust; it got those of the base template",
+};
 /** The disk of a build's folder is hashed with this word in front. */
 const HASH_PREFIX = "sha256:";
 
@@ -75,18 +81,24 @@ function report(build: Build, progress: NonNullable<BuildStatus["progress"]>): v
 }
 
 async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<PulledImage> {
-  const { spec, over, log } = build;
-  await enter(build, "pull", `fetching ${spec.reference}`);
+  const { over, log } = build;
+  const reference = build.image ?? build.spec.reference;
+  await enter(build, "pull", `fetching ${reference}`);
   const directory = layersDir(build.dir);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const space = reserveLayers(deps, build, undo);
   let done = 0;
   const image = await pullImage({
-    reference: spec.reference,
+    reference,
     directory,
     dial: deps.dial,
     signal: space.signal,
     ...credentialOf(build),
+    // An attempt after this one pulls the same image.
+    onResolved: async ({ reference, manifestDigest: manifest_digest }) => {
+      await become(build, { ...build.status, image: { reference, manifest_digest } });
+      log.add(`pull: the image is ${reference}`);
+    },
     onProgress: ({ stage, layers, bytes }) => {
       if (stage === "resolving") return;
       space.need(bytes.total);
@@ -97,9 +109,6 @@ async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<Pul
   });
   await space.settled();
   over.signal.throwIfAborted();
-  const { reference, manifestDigest: manifest_digest } = image;
-  await become(build, { ...build.status, image: { reference, manifest_digest } });
-  log.add(`pull: the image is ${reference}`);
   for (const note of notesOn(image.config)) log.add(`pull: ${note}`);
   return image;
 }
@@ -151,8 +160,9 @@ async function unpack(deps: BuildDeps, build: Build, image: PulledImage): Promis
         const layers = { done: isOver ? total : layer, total };
         report(build, { layers, bytes: { done: bytes, total: totalBytes } });
       },
-      onUnpacked: ({ entries, bytes, skipped }) => {
+      onUnpacked: ({ entries, bytes, skipped, given }) => {
         build.log.add(`unpack: ${entries} entries, ${bytes} bytes; ${skipped} devices and FIFOs left out`);
+        for (const one of new Set(given)) build.log.add(`unpack: ${GIFTS[one]}`);
         hashing = enter(build, "hash", "digesting the disk");
         hashing.catch(() => {});
       },

@@ -4,7 +4,7 @@ import { encodeFrame, encodeList, FRAME, type UnpackProgress } from "@vivarium/c
 import { expect, it } from "vitest";
 import { unpackInGuest } from "./unpack.ts";
 
-const TOTALS = { entries: 3, bytes: 10, inodes: 2, skipped: 1 };
+const TOTALS = { entries: 3, bytes: 10, inodes: 2, skipped: 1, given: ["shell"] };
 
 /** Unpacks with an agent that answers with these bytes. */
 async function unpack(chunks: Iterable<Buffer>) {
@@ -23,6 +23,8 @@ it("reports progress, however it is cut into chunks, and returns the totals", as
   ];
   const bytes = encodeList(items, TOTALS);
   expect(await unpack([bytes])).toEqual({ totals: TOTALS, seen: items });
+  const { given: _, ...less } = TOTALS;
+  expect((await unpack([encodeList([], less)])).totals).toEqual({ ...less, given: [] });
   const single = Array.from(bytes, (byte) => Buffer.of(byte));
   expect(await unpack(single)).toEqual({ totals: TOTALS, seen: items });
 });
@@ -45,6 +47,8 @@ it("believes no answer that breaks off or is outside of its contract", async () 
   const wrong = [
     whole.subarray(0, -1),
     encodeList([], { ...TOTALS, bytes: -1 }),
+    encodeList([], { ...TOTALS, given: ["a root shell of the host"] }),
+    encodeList([], { ...TOTALS, given: Array(1000).fill("shell") }),
     encodeList([{ layer: -1, bytes: 5 }], TOTALS),
     encodeFrame(FRAME.stdout, "x"),
     encodeFrame(FRAME.items, "not json\n"),
