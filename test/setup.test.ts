@@ -127,7 +127,15 @@ test("cargo builds a checkout anew after another one used the same target direct
   expect([root, root, other, root].map(isTouched)).toEqual([true, false, false, true]);
 });
 
-test.each([[["--data-dir"]], [["--data-dir="]], [["--ca-bundle"]], [["--ca-bundle="]], [["--frob"]]])(
+test.each([
+  [["--data-dir"]],
+  [["--data-dir="]],
+  [["--ca-bundle"]],
+  [["--ca-bundle="]],
+  [["--templates", "none"]],
+  [["--templates=data,none"]],
+  [["--frob"]],
+])(
   "%j is wrong usage, after which nothing is done",
   (options) => {
     expect(setup(options)).toEqual({ status: 2, stdout: "", stderr: expect.stringContaining("--help") });

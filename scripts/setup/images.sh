@@ -124,7 +124,9 @@ has_template() {
 }
 
 disk_folder() {
-  echo "$CACHE_DIR/$1/$(cat <(recipe_hash "$1") <(sha256sum <"$CERTIFICATES") | sha256sum | cut -c1-16)"
+  local place=$CACHE_DIR/official-templates/$1
+  [ "$1" != base ] || place=$CACHE_DIR/base
+  echo "$place/$(cat <(recipe_hash "$1") <(sha256sum <"$CERTIFICATES") | sha256sum | cut -c1-16)"
 }
 
 recipe_hash() {
@@ -149,7 +151,10 @@ build_disk() {
   mkdir -p "$2"
   recipe=$CACHE_DIR/recipe/$1
   write_recipe "$1" "$recipe"
-  "$recipe/build" "$2/root.ext4" "$CERTIFICATES"
+  (
+    ! adds_to_base "$1" || export -f mmdebstrap
+    "$recipe/build" "$2/root.ext4" "$CERTIFICATES"
+  )
   rm -rf "$CACHE_DIR/recipe"
   echo "$started" >"$2/built_on"
   date -u +%Y-%m-%dT%H:%M:%SZ >"$2/built_at"
@@ -171,6 +176,13 @@ write_recipe() {
     cp -r "images/$1/." "$2/"
     cp images/base/build "$2/build"
   fi
+}
+
+# Instead of the program, for packages that base lacks: their scripts link pages of the manual, which are left out, and fail
+# without the folder. Java's does.
+mmdebstrap() {
+  # shellcheck disable=SC2016
+  command mmdebstrap --essential-hook='mkdir -p "$1/usr/share/man/man1"' "$@"
 }
 
 # A template version includes a hash of all inputs of its baseline, so that a published version never changes.

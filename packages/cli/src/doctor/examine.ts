@@ -9,6 +9,7 @@ import { checkPrivateOpen } from "./private-open.ts";
 import { type ConfigInForce, checkServiceSettings } from "./settings.ts";
 import { checkBaselines, checkDataDisk, checkDisk, checkImages, checkReflink } from "./storage.ts";
 import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
+import { checkTemplates } from "./templates.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
 /** Runs every check of this host; the slow KVM check runs while the others do. */
@@ -37,5 +38,6 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkServiceUser(),
     checkImages(imagesDir),
     checkBaselines(imagesDir, { accelerator: childEnv.VIV_ACCEL }),
+    checkTemplates(imagesDir),
   ]);
 }
