@@ -92,7 +92,11 @@ test("a recipe adds to that of base, or is whole, and base is its own", () => {
   expect(diskOf("more")).toBe("bash\npython3-numpy\nuseradd\nlist fonts\netc\nopt\n");
   expect(diskOf("whole")).toBe("buildah\nmkdir\nsrv\n");
   const origin = readFileSync(join(templates, "more", linked("more", "next"), "template.json"), "utf8");
-  expect(JSON.parse(origin)).toMatchObject({ name: "more", version: linked("more", "next"), category: "more" });
+  expect(JSON.parse(origin)).toMatchObject({
+    name: "more",
+    version: linked("more", "next"),
+    category: "more",
+  });
 });
 
 test("a disk is built once for its recipe; one that adds to base is built again when base changes", () => {
@@ -145,7 +149,9 @@ test("a renewal takes the disk that is here, without its cache too, and says wha
   expect(origin(third)).toEqual(origin(first));
   expect(existsSync(join(folder, "cache/renewed"))).toBe(false);
   expect(() => setup("renew_template whole")).toThrow();
-  expect(readFileSync(join(folder, "cache/setup.explanation"), "utf8")).toContain("there is no template whole");
+  expect(readFileSync(join(folder, "cache/setup.explanation"), "utf8")).toContain(
+    "there is no template whole",
+  );
   expect(readdirSync(templates)).toEqual(["more"]);
 });
 

@@ -135,12 +135,9 @@ test.each([
   [["--templates", "none"]],
   [["--templates=data,none"]],
   [["--frob"]],
-])(
-  "%j is wrong usage, after which nothing is done",
-  (options) => {
-    expect(setup(options)).toEqual({ status: 2, stdout: "", stderr: expect.stringContaining("--help") });
-  },
-);
+])("%j is wrong usage, after which nothing is done", (options) => {
+  expect(setup(options)).toEqual({ status: 2, stdout: "", stderr: expect.stringContaining("--help") });
+});
 
 test("no home is needed", () => {
   writeFileSync(join(folder, "os-release"), 'ID=none VERSION_ID=0 PRETTY_NAME="[home $HOME]"');

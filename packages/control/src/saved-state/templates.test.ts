@@ -393,7 +393,7 @@ describe("official templates", () => {
       { template: "base", size: "small" },
       { template: "data", size: "small", version: "1" },
     ]);
-    expect((await list()).map(({ name }) => name)).toEqual(["base", "data"]);
+    expect((await list()).map((one: { name: string }) => one.name)).toEqual(["base", "data"]);
     expect(startedFrom(await control.createLive({ template: "data" }))?.template).toBe("data");
   });
 

@@ -77,7 +77,8 @@ export class Baselines {
       const version = `${template}@${current}`;
       if (current === undefined || offered.has(template) || this.#noticed.has(version)) continue;
       this.#noticed.add(version);
-      for (const [key, baseline] of await findBaselinesOf(this.#deps, template)) this.#known.set(key, baseline);
+      for (const [key, baseline] of await findBaselinesOf(this.#deps, template))
+        this.#known.set(key, baseline);
     }
   }
 
