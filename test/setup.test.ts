@@ -127,12 +127,17 @@ test("cargo builds a checkout anew after another one used the same target direct
   expect([root, root, other, root].map(isTouched)).toEqual([true, false, false, true]);
 });
 
-test.each([[["--data-dir"]], [["--data-dir="]], [["--ca-bundle"]], [["--ca-bundle="]], [["--frob"]]])(
-  "%j is wrong usage, after which nothing is done",
-  (options) => {
-    expect(setup(options)).toEqual({ status: 2, stdout: "", stderr: expect.stringContaining("--help") });
-  },
-);
+test.each([
+  [["--data-dir"]],
+  [["--data-dir="]],
+  [["--ca-bundle"]],
+  [["--ca-bundle="]],
+  [["--templates", "none"]],
+  [["--templates=data,none"]],
+  [["--frob"]],
+])("%j is wrong usage, after which nothing is done", (options) => {
+  expect(setup(options)).toEqual({ status: 2, stdout: "", stderr: expect.stringContaining("--help") });
+});
 
 test("no home is needed", () => {
   writeFileSync(join(folder, "os-release"), 'ID=none VERSION_ID=0 PRETTY_NAME="[home $HOME]"');

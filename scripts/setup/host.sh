@@ -42,12 +42,17 @@ lack_data() {
 }
 
 check_disk_space() {
-  local free_gib place=$DATA_DIR
+  local free
   # A finished build needs no disk space a second time.
   [ ! -e "$DATA_DIR/setup.stamp" ] || return 0
-  # The directory is made later: what counts is the filesystem below it.
+  free=$(free_gib "$DATA_DIR")
+  [ "$free" -ge "$NEEDED_FREE_GIB" ] ||
+    lack "$free GiB are free where $DATA_DIR lies" "at least $NEEDED_FREE_GIB GiB" "free some space, or choose another place with --data-dir"
+}
+
+# free_gib PLACE: the directory may be made later: what counts is the filesystem below it.
+free_gib() {
+  local place=$1
   while [ ! -d "$place" ]; do place=$(dirname "$place"); done
-  free_gib=$(($(df --output=avail -B1 "$place" | tail -n 1) >> 30))
-  [ "$free_gib" -ge "$NEEDED_FREE_GIB" ] ||
-    lack "$free_gib GiB are free where $DATA_DIR lies" "at least $NEEDED_FREE_GIB GiB" "free some space, or choose another place with --data-dir"
+  echo $(($(df --output=avail -B1 "$place" | tail -n 1) >> 30))
 }

@@ -18,6 +18,7 @@ import {
   checkReflink,
 } from "./storage.ts";
 import { checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
+import { checkTemplates } from "./templates.ts";
 import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
 /** Runs every check of this host; the slow KVM check runs while the others do. */
@@ -48,5 +49,6 @@ export function examineHost({ config, file }: ConfigInForce, now: Date): Promise
     checkImages(imagesDir),
     checkBuilder(imagesDir),
     checkBaselines(imagesDir, { accelerator: childEnv.VIV_ACCEL }),
+    checkTemplates(imagesDir),
   ]);
 }

@@ -55,6 +55,7 @@ const SIGNS = ["control", "setup.stamp"];
 /** Names that set-up makes in its cache. The directory may be one that the operator chose, with other things in it. */
 const CACHE = [
   ...["agent", "base", "cargo-target", "certificates", "gifts", "initramfs", "kernel", "shell"],
+  ...["official-templates", "recipe", "renewed"],
   ...["setup.explanation", "setup.lock", "setup.log", "setup.worked"],
 ];
 /** Keys that a restore kept, and the parts of a backup or restore that was killed. */

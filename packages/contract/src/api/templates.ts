@@ -27,6 +27,11 @@ export const TemplateImport = named("TemplateImport", {
 });
 export type TemplateImport = z.input<typeof TemplateImport>;
 
+/** Official templates that set-up can make: `base` always, the others on a host whose operator asks for them. */
+export const OFFICIAL_TEMPLATES = ["base", "data", "build"] as const;
+/** Makes one on the service's host. */
+export const makeTemplateCommand = (name: string): string => `sudo ./setup --templates ${name}`;
+
 export const TEMPLATE_KINDS = ["official", "user"] as const;
 export const TEMPLATE_STATUSES = ["queued", "building", "ready", "failed"] as const;
 

@@ -16,7 +16,7 @@ import { oneLine } from "../http/render-error.ts";
 import { isOnInternet } from "../registries/registry-host.ts";
 import { getTemplate } from "../templates/get.ts";
 import { takeVersion } from "../templates/keep.ts";
-import { BASE_TEMPLATE, isOfficial } from "../templates/official.ts";
+import { assertNameIsFree, BASE_TEMPLATE } from "../templates/official.ts";
 import type { BuildDeps } from "./deps.ts";
 import { ALL_BUILDS } from "./run-builds.ts";
 import { countUnfinished, deleteFailed, insertBuild, lockQueue } from "./store.ts";
@@ -33,11 +33,7 @@ export async function importTemplate(
   const reference = readImage(from_image);
   // A node that is away at the moment begins the build when it is back. One that was never reached is asked with patience.
   const info = (await deps.node.current()) ?? (await deps.node.refresh().catch(() => undefined));
-  if (isOfficial(info, name))
-    throw new ApiError(
-      "forbidden",
-      `name: ${JSON.stringify(name)} is the name of an official template; choose another`,
-    );
+  assertNameIsFree(info, name);
   const sizes = sizesOf(info);
   const { orgId, scopedProjectId, defaultProjectId } = principal;
   const build = {

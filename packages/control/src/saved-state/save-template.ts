@@ -3,12 +3,11 @@
 import type { Template, TemplateSave } from "@vivarium/contract/api";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
-import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { requireStateKey } from "../moves/start-machine.ts";
 import { keepVersion } from "../templates/keep.ts";
-import { isOfficial } from "../templates/official.ts";
+import { assertNameIsFree } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
 import { findVersionById, listVersions } from "../templates/store.ts";
 import { keepSnapshot } from "./snapshot-steps.ts";
@@ -24,12 +23,7 @@ export async function saveTemplate(
   scope: Scope,
   { sessionId, body: { name, description }, by }: { sessionId: string; body: TemplateSave; by: Caller },
 ): Promise<{ template: Template; timings: Record<string, number> }> {
-  if (isOfficial(await deps.node.current(), name)) {
-    throw new ApiError(
-      "forbidden",
-      `name: ${JSON.stringify(name)} is the name of an official template; choose another`,
-    );
-  }
+  assertNameIsFree(await deps.node.current(), name);
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
     prefix: "tpl_",

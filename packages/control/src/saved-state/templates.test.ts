@@ -375,6 +375,24 @@ describe("official templates", () => {
     expect(startedFrom(id)?.template).toBe("ai");
   });
 
+  test("that are not set up are refused with the command that makes them, and their names are kept free", async () => {
+    const refusal = [404, "not_found", expect.stringContaining("sudo ./setup --templates data")];
+    for (const answer of [
+      await create({ template: "data" }),
+      await create({ template: "data@2026.11.28-0123abcd" }),
+      await control.ask("GET /v1/templates/data"),
+    ])
+      expect([answer.status, answer.body.code, answer.body.error]).toEqual(refusal);
+    const saved = await save(await control.createLive(), { name: "build" });
+    expect([saved.status, saved.body.code]).toEqual([403, "forbidden"]);
+    await offer([
+      { template: "base", size: "small" },
+      { template: "data", size: "small", version: "1" },
+    ]);
+    expect((await list()).map((one: { name: string }) => one.name)).toEqual(["base", "data"]);
+    expect(startedFrom(await control.createLive({ template: "data" }))?.template).toBe("data");
+  });
+
   test("cannot be deleted, nor their names be used", async () => {
     await offer([
       { template: "base", size: "small", version: "1" },

@@ -4,7 +4,7 @@ import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { listBuilds } from "./build-store.ts";
-import { isOfficial, officialTemplate, officialVersions } from "./official.ts";
+import { isMadeBySetup, isOfficial, notMadeHere, officialTemplate, officialVersions } from "./official.ts";
 import { toOwnTemplate } from "./record.ts";
 import { readReference } from "./reference.ts";
 import { listVersions } from "./store.ts";
@@ -26,7 +26,7 @@ export async function getTemplate(
   // Before the versions: a build that ends meanwhile is a version then.
   const builds = await listBuilds(db, scope, name);
   const template = toOwnTemplate({ builds, versions: await listVersions(db, scope, name) }, info, version);
-  if (!template) throw templateNotFound();
+  if (!template) throw info && isMadeBySetup(name) ? notMadeHere(name) : templateNotFound();
   return template;
 }
 

@@ -1,12 +1,35 @@
 /** Official templates: those with a baseline on the node. `base` is official even while no node answers. Pure. */
-import { SIZE_NAMES, type Template } from "@vivarium/contract/api";
+import { makeTemplateCommand, OFFICIAL_TEMPLATES, SIZE_NAMES, type Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
+import { ApiError } from "../errors/api-error.ts";
 import { type Baseline, baselinesFor } from "../fleet/baselines.ts";
 
 export const BASE_TEMPLATE = "base";
 
 export function isOfficial(info: NodeInfo | undefined, name: string): boolean {
   return name === BASE_TEMPLATE || allOf(info, name).length > 0;
+}
+
+/** Whether set-up can make a template of this name, on this host or another. */
+export function isMadeBySetup(name: string): boolean {
+  return OFFICIAL_TEMPLATES.some((official) => official === name);
+}
+
+/** Refuses names for a caller's own templates: once the official one is made, it would hide the caller's. */
+export function assertNameIsFree(info: NodeInfo | undefined, name: string): void {
+  if (!isOfficial(info, name) && !isMadeBySetup(name)) return;
+  throw new ApiError(
+    "forbidden",
+    `name: ${JSON.stringify(name)} is the name of an official template; choose another`,
+  );
+}
+
+/** The refusal of an official template that no node has. */
+export function notMadeHere(name: string): ApiError {
+  return new ApiError(
+    "not_found",
+    `template: ${name} is an official template that is not set up on this service's host; its operator makes it there with: ${makeTemplateCommand(name)}`,
+  );
 }
 
 /** Newest first by creation time, because the operator chooses the version names and they need not sort. */

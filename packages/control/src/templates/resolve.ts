@@ -8,7 +8,7 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { StateKeyColumns } from "../secrets/state-key.ts";
 import { listBuilds } from "./build-store.ts";
-import { isOfficial, officialVersions } from "./official.ts";
+import { isMadeBySetup, isOfficial, notMadeHere, officialVersions } from "./official.ts";
 import { readReference, type TemplateReference } from "./reference.ts";
 import { lockVersion, type TemplateRow } from "./store.ts";
 
@@ -32,6 +32,7 @@ export interface SavedTemplate {
 
 /** Time limit for asking the node. If it does not answer, the create proceeds, and provisioning waits. */
 const NODE_CHECK_MS = 400;
+const NODE_AWAY = "the node that knows its versions does not answer at the moment";
 
 export async function resolveTemplate(
   { node, nodes }: { node: NodeState; nodes: NodeClient },
@@ -52,7 +53,7 @@ export async function resolveTemplate(
     const refusal = await notReady(tx, scope, reference);
     // Its build may have ended since the first look.
     row = await find();
-    if (!row) throw refusal ?? noSuchTemplate(text);
+    if (!row) throw refusal ?? unknownTemplate(info, reference.name, text);
   }
   const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
@@ -64,7 +65,7 @@ export async function resolveTemplate(
 /** A named version must exist: there is no fallback to another one. */
 function resolveOfficial(info: NodeInfo | undefined, { name, version }: TemplateReference): ResolvedTemplate {
   if (version === undefined) return { version: null, saved: null };
-  if (!info) throw unavailable("template: the node that knows its versions does not answer at the moment");
+  if (!info) throw unavailable(`template: ${NODE_AWAY}`);
   if (!officialVersions(info, name).includes(version)) throw noSuchTemplate(`${name}@${version}`);
   return { version, saved: null };
 }
@@ -104,6 +105,12 @@ async function notReady(
   if (!build || build.state === "ready") return undefined;
   const state = build.error === null ? `${build.state}` : `failed: ${build.error}`;
   return new ApiError("conflict", `template: version ${build.version} of ${name} is not ready, but ${state}`);
+}
+
+/** Why nothing has this name. An official one may be on a node that does not answer. */
+function unknownTemplate(info: NodeInfo | undefined, name: string, text: string): ApiError {
+  if (!isMadeBySetup(name)) return noSuchTemplate(text);
+  return info ? notMadeHere(name) : unavailable(`template: ${NODE_AWAY}`);
 }
 
 function noSuchTemplate(text: string): ApiError {

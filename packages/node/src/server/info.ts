@@ -21,6 +21,7 @@ export function summarize(
 
 /** Facts about this node and the machines that it can start, for control's placement and health check. */
 export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
+  void deps.baselines.notice();
   const baselines = deps.baselines.all;
   const dir = machinesDir(deps.config.dataDir);
   return {

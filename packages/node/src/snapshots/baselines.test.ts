@@ -1,8 +1,9 @@
-import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { makeLoadable } from "../../test-support/loadable.ts";
 import { Baselines } from "./baselines.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { SumsThread } from "./sums-thread.ts";
@@ -48,6 +49,30 @@ test("a version that is removed while the daemon runs is no longer offered", asy
   expect(baselines.at(dirs[0] ?? "")).toBeUndefined();
   await baselines.read();
   expect(shown()).toEqual(["2"]);
+});
+
+/** A template as set-up leaves it, with a current version whose files are checked when it is read. */
+async function setUp(template: string, version: string): Promise<void> {
+  const folder = path.join(imagesDir, "templates", template);
+  const { dir, manifest } = await makeLoadable(path.join(folder, version, "small"));
+  await publishManifest(dir, { ...manifest, kind: "baseline", template, version });
+  await symlink(version, path.join(folder, "current.part"));
+  await rename(path.join(folder, "current.part"), path.join(folder, "current"));
+}
+
+test("a template that set-up makes while the daemon runs is offered, and a known one stays in its version", async () => {
+  await setUp("base", "1");
+  await baselines.read();
+  await setUp("base", "2");
+  await baselines.notice();
+  expect(shown()).toEqual(["1"]);
+  await bake("3", path.join(imagesDir, "templates/data/3/small"));
+  await baselines.notice();
+  expect(baselines.get("data@3/small")).toBeUndefined();
+  await setUp("data", "4");
+  await baselines.notice();
+  expect(baselines.get("data/small")).toMatchObject({ manifest: { version: "4" }, isVerified: true });
+  expect(baselines.get("base/small")?.manifest.version).toBe("1");
 });
 
 test("a baseline has the origin of its template's version, and is offered without one if the file is missing or unreadable", async () => {

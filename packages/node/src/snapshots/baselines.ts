@@ -3,7 +3,7 @@
  * is verified when it is read, older versions, which are rarely used, at each load.
  */
 import { existsSync } from "node:fs";
-import { readFile, realpath } from "node:fs/promises";
+import { readFile, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
 import { TemplateOrigin } from "@vivarium/contract/api";
 import { BuildId } from "@vivarium/contract/node";
@@ -40,6 +40,9 @@ export class Baselines {
   readonly #deps: BaselineDeps;
   #known: ByKey = new Map();
   #readAt = 0;
+  /** Current versions of templates that this daemon did not start with, once they were read. */
+  readonly #noticed = new Set<string>();
+  #noticing: Promise<void> | undefined;
   /** How machines run that start from a build, by the folder of its baseline, whose manifest is read once for that. */
   #builtIsolation = new Map<string, "kvm" | "emulated">();
 
@@ -50,6 +53,33 @@ export class Baselines {
   async read(): Promise<void> {
     this.#readAt = Date.now();
     this.#known = await findBaselines(this.#deps);
+  }
+
+  /**
+   * Offers templates that set-up has made since the daemon started. What is offered already stays as it is: a version that
+   * became current meanwhile may be one for a QEMU that this daemon does not use. Reading takes seconds, so nobody waits for it
+   * but tests.
+   */
+  notice(): Promise<void> {
+    this.#noticing ??= this.#notice()
+      .catch((error: Error) => this.#deps.log.warn({ reason: error.message }, "templates cannot be listed"))
+      .finally(() => {
+        this.#noticing = undefined;
+      });
+    return this.#noticing;
+  }
+
+  async #notice(): Promise<void> {
+    const offered = new Set(this.all.map(({ manifest }) => manifest.template));
+    const templates = path.join(this.#deps.imagesDir, "templates");
+    for (const template of await list(templates)) {
+      const current = await readlink(path.join(templates, template, "current")).catch(() => undefined);
+      const version = `${template}@${current}`;
+      if (current === undefined || offered.has(template) || this.#noticed.has(version)) continue;
+      this.#noticed.add(version);
+      for (const [key, baseline] of await findBaselinesOf(this.#deps, template))
+        this.#known.set(key, baseline);
+    }
   }
 
   get(key: string): Baseline | undefined {
@@ -110,16 +140,21 @@ const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
 export async function findBaselines(deps: Omit<BaselineDeps, "dataDir">): Promise<ByKey> {
   const found: ByKey = new Map();
-  const templates = path.join(deps.imagesDir, "templates");
-  for (const template of await list(templates)) {
-    const current = await realpath(path.join(templates, template, "current")).catch(() => null);
-    for (const version of await list(path.join(templates, template))) {
-      const dir = path.join(templates, template, version);
-      for (const baseline of await baselinesIn(deps, dir, dir === current)) {
-        const { size } = baseline.manifest;
-        found.set(baselineKey(`${template}@${version}`, size), baseline);
-        if (dir === current) found.set(baselineKey(template, size), baseline);
-      }
+  for (const template of await list(path.join(deps.imagesDir, "templates")))
+    for (const [key, baseline] of await findBaselinesOf(deps, template)) found.set(key, baseline);
+  return found;
+}
+
+async function findBaselinesOf(deps: Omit<BaselineDeps, "dataDir">, template: string): Promise<ByKey> {
+  const found: ByKey = new Map();
+  const folder = path.join(deps.imagesDir, "templates", template);
+  const current = await realpath(path.join(folder, "current")).catch(() => null);
+  for (const version of await list(folder)) {
+    const dir = path.join(folder, version);
+    for (const baseline of await baselinesIn(deps, dir, dir === current)) {
+      const { size } = baseline.manifest;
+      found.set(baselineKey(`${template}@${version}`, size), baseline);
+      if (dir === current) found.set(baselineKey(template, size), baseline);
     }
   }
   return found;
