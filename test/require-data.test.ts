@@ -31,7 +31,7 @@ function inMounts(script: string): string {
       encoding: "utf8",
       // From a socket, as Node's pipes are, bash would read the user's own settings.
       stdio: ["ignore", "pipe", "pipe"],
-      env: { PATH: process.env.PATH, ROOT },
+      env: { PATH: process.env.PATH, ROOT, HOME: folder },
     },
   );
   expect({ status, stderr }).toEqual({ status: 0, stderr: "" });

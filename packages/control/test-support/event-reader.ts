@@ -14,12 +14,19 @@ export class Reader {
   readonly response: IncomingMessage;
   text = "";
   hasEnded = false;
+  /** The end of the text, which is no whole block yet. */
+  #rest = "";
+  readonly #frames: Frame[] = [];
 
   constructor(response: IncomingMessage) {
     this.response = response;
     response.setEncoding("utf8");
     response.on("data", (chunk: string) => {
       this.text += chunk;
+      // Each block is read once: some tests get many megabytes, and look at them again and again.
+      const blocks = (this.#rest + chunk).split("\n\n");
+      this.#rest = blocks.pop() ?? "";
+      this.#frames.push(...blocks.map(toFrame).filter(({ data }) => data !== undefined));
     });
     response.on("error", () => undefined);
     response.on("close", () => {
@@ -29,8 +36,7 @@ export class Reader {
 
   /** The frames with data: no comments, and no frames that only have an id to resume from. */
   get frames(): Frame[] {
-    const blocks = this.text.split("\n\n").slice(0, -1);
-    return blocks.map(toFrame).filter(({ data }) => data !== undefined);
+    return [...this.#frames];
   }
 
   get events(): Event[] {
