@@ -27,5 +27,5 @@ export const EXHAUSTIVE = [
   "packages/oci/src/hostile-transfer.test.ts",
   "packages/archive/src/{random-folders,killed}.test.ts",
   "test/defences/*.test.ts",
-  "test/{backup,power-cut,storage,update}.test.ts",
+  "test/{backup,power-cut,setup-templates,storage,update}.test.ts",
 ];
