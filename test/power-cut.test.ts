@@ -14,7 +14,7 @@ import { databasePlace, startDatabase } from "../packages/cli/src/backup/databas
 import { restoreBackup } from "../packages/cli/src/backup/restore.ts";
 import { readConfig } from "../packages/cli/src/config.ts";
 import { layoutOf } from "../packages/cli/src/supervisor/layout.ts";
-import { createDatabase } from "../packages/control/test-support/database.ts";
+import { createDatabase, createEmptyDatabase } from "../packages/control/test-support/database.ts";
 import { prepareQemuRoot } from "../packages/node/src/host/qemu-root.ts";
 
 const run = promisify(execFile);
@@ -128,6 +128,19 @@ test("a restore into the built-in database is on disk, with the database's progr
   } finally {
     await database.stop();
   }
+});
+
+test("saved states, builds and keys of a restore are on disk once it returns, beside a database elsewhere", async () => {
+  const file = join(folder, "b.tar.zst");
+  await makeBackup(file);
+  const config = readConfig({ VIV_DATA_DIR: join(disk, "data"), DATABASE_URL: await createEmptyDatabase() });
+  await restoreBackup({ config, terminal }, file, { force: false, signal: NEVER });
+  await cutPower();
+  const texts = [`pool/s/${STATE}/mem`, `qemu-root/${BUILD}/qemu`].map((name) =>
+    readFile(join(config.dataDir, name), "utf8"),
+  );
+  expect(await Promise.all(texts)).toEqual(["memory", "program"]);
+  expect(await readFile(join(config.dataDir, "control/pepper"))).toEqual(Buffer.alloc(32, 200));
 });
 
 test("the files of a QEMU build are on disk once it counts as made", async () => {

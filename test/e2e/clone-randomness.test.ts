@@ -43,8 +43,8 @@ beforeAll(async () => {
   // Draws from its first instant on in every copy.
   const draw = `python3 -c 'import os,time
 f = open("/workspace/drawn", "w", buffering=1)
-while True: f.write(os.getrandom(8).hex() + chr(10)); time.sleep(0.002)' > /dev/null 2>&1 & sleep 2`;
-  await node.exec(sourceId, { argv: ["sh", "-c", draw] });
+while True: f.write(os.getrandom(8).hex() + chr(10)); time.sleep(0.002)' > /dev/null 2>&1 & until [ -s /workspace/drawn ]; do sleep 0.1; done`;
+  expect(await node.exec(sourceId, { argv: ["sh", "-c", draw] })).toMatchObject({ exit: { exit_code: 0 } });
   await captureSource();
 });
 afterAll(async () => {
