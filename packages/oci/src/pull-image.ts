@@ -5,18 +5,22 @@ import { compressionOf, type LayerCompression } from "./documents.ts";
 import { fetchBlob } from "./fetch-blob.ts";
 import type { ImageConfig } from "./image-config.ts";
 import { type Progress, ProgressCount } from "./progress.ts";
-import { parseReference, textOfReference } from "./reference.ts";
+import { manifestName, parseReference, textOfReference } from "./reference.ts";
 import { Registry, type RegistryOptions } from "./registry.ts";
-import { LINUX_AMD64, type Platform, type ResolvedImage, resolveImage } from "./resolve-image.ts";
+import { LINUX_AMD64, type Platform, type ResolvedImage, resolveImage, type WantedImage } from "./resolve-image.ts";
+import type { ImageSource } from "./source.ts";
 import { withinTime } from "./within-time.ts";
 
-export interface PullInput extends RegistryOptions {
-  reference: string;
+export interface FetchInput {
   /** Exists, and is this pull's own. What a pull that failed leaves there, a later one continues. */
   directory: string;
   platform?: Platform;
   signal?: AbortSignal;
   onProgress?: (progress: Progress) => void;
+}
+
+export interface PullInput extends RegistryOptions, FetchInput {
+  reference: string;
 }
 
 export interface PulledLayer {
@@ -43,31 +47,41 @@ export interface PulledImage {
 export async function pullImage(input: PullInput): Promise<PulledImage> {
   const reference = parseReference(input.reference);
   const registry = new Registry(reference.registry, reference.repository, input);
-  const count = new ProgressCount(input.onProgress);
   try {
-    return await withinTime(registry.limits.totalMs, input.signal, async (signal) => {
-      const { platform = LINUX_AMD64 } = input;
-      const image = await resolveImage(registry, { reference, platform }, signal);
-      count.begin(image.manifest.layers);
-      const paths = await fetchLayers(registry, image, input.directory, count, signal);
-      await syncPath(input.directory);
-      count.finish();
-      return {
-        reference: textOfReference({ ...reference, digest: image.digest }),
-        manifestDigest: image.manifestDigest,
-        config: image.config,
-        configBytes: image.configBytes,
-        layers: layersOf(image, paths),
-      };
-    });
+    const wanted = { name: manifestName(reference), digest: reference.digest };
+    const { digest, ...image } = await fetchImage(registry, wanted, input);
+    return { ...image, reference: textOfReference({ ...reference, digest }) };
   } finally {
     await registry.close();
   }
 }
 
+/** `digest`: that of the index or manifest that was asked for. */
+export async function fetchImage(
+  source: ImageSource,
+  wanted: WantedImage,
+  { directory, platform = LINUX_AMD64, signal: callers, onProgress }: FetchInput,
+): Promise<Omit<PulledImage, "reference"> & { digest: string }> {
+  const count = new ProgressCount(onProgress);
+  return await withinTime(source.limits.totalMs, callers, async (signal) => {
+    const image = await resolveImage(source, { wanted, platform }, signal);
+    count.begin(image.manifest.layers);
+    const paths = await fetchLayers(source, image, directory, count, signal);
+    await syncPath(directory);
+    count.finish();
+    return {
+      digest: image.digest,
+      manifestDigest: image.manifestDigest,
+      config: image.config,
+      configBytes: image.configBytes,
+      layers: layersOf(image, paths),
+    };
+  });
+}
+
 /** Paths by digest. The first failure ends the other transfers, and is the one that is reported. */
 async function fetchLayers(
-  registry: Registry,
+  registry: ImageSource,
   { manifest }: ResolvedImage,
   directory: string,
   count: ProgressCount,

@@ -1,5 +1,6 @@
 /** Official templates, and those saved from a session (docs/spec/saved-state.md). */
 import { z } from "zod";
+import { FilePath } from "./files.ts";
 import { LIMITS } from "./limits.ts";
 import { named, plainText, text, timestamp } from "./wire-types.ts";
 
@@ -22,7 +23,12 @@ export type TemplateSave = z.input<typeof TemplateSave>;
 /** Body of `POST /v1/templates`. Unknown fields are ignored. */
 export const TemplateImport = named("TemplateImport", {
   /** `[host[:port]/]path[:tag][@sha256:…]`. Control reads it. */
-  from_image: text(),
+  from_image: text().nullish(),
+  /** Instead of `from_image`: the directory of an OCI layout that a session has. */
+  from_layout: z
+    .object({ session_id: text(), path: FilePath })
+    .nullish()
+    .meta({ description: "an image that a session has written as an OCI layout; instead of from_image" }),
   ...naming,
 });
 export type TemplateImport = z.input<typeof TemplateImport>;

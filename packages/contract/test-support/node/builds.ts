@@ -1,5 +1,6 @@
 /** Builds of the fake node: images are entries of a map, and each stage takes a turn of the event loop, or a test's hook. */
 import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import {
   BUILD_STAGES,
   type BuildFailure,
@@ -8,6 +9,7 @@ import {
   BuildSpec,
   type BuildStatus,
 } from "@vivarium/contract/node";
+import { locate } from "./files.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
@@ -29,8 +31,9 @@ export class BuildFailed extends Error {
 }
 
 export interface FakeBuild {
-  spec: Omit<BuildSpec, "credential">;
+  spec: Omit<BuildSpec, "credential" | "machine_id">;
   credential: BuildSpec["credential"];
+  machineId?: string | undefined;
   status: BuildStatus;
   log: BuildLog["lines"];
   /** Aborts when the build is deleted, or its daemon ends. */
@@ -61,7 +64,7 @@ export function listBuilds(state: NodeState): BuildStatus[] {
 }
 
 export function putBuild(state: NodeState, id: string, body: unknown): BuildStatus {
-  const { credential, ...spec } = valid(BuildSpec.safeParse(body));
+  const { credential, machine_id: machineId, ...spec } = valid(BuildSpec.safeParse(body));
   const known = state.builds.get(id);
   if (known && JSON.stringify(known.spec) !== JSON.stringify(spec))
     throw new Refusal("build_conflict", `build ${id} exists with other parameters`);
@@ -69,6 +72,7 @@ export function putBuild(state: NodeState, id: string, body: unknown): BuildStat
   const build: FakeBuild = {
     spec,
     credential,
+    machineId,
     status: { build_id: id, state: "queued" },
     log: known?.log ?? [],
     over: new AbortController(),
@@ -104,10 +108,33 @@ async function runBuild(state: NodeState, build: FakeBuild): Promise<void> {
     aborted.catch(() => {});
     signal.throwIfAborted();
     await Promise.race([Promise.resolve(state.onBuild(id, stage)), aborted]);
-    if (stage === "pull") pull(state, build);
+    if (stage === "pull") await (build.spec.layout === undefined ? pull : readLayout)(state, build);
   }
   const { progress: _, ...done } = build.status;
   build.status = { ...done, state: "ready", disk_sha256: sha256(id), sizes: [...build.spec.sizes] };
+}
+
+/** Of a layout the fake reads its index alone, whose content stands for the image's. */
+async function readLayout({ machines }: NodeState, build: FakeBuild): Promise<void> {
+  const { reference, layout = "" } = build.spec;
+  const machine = machines.get(build.machineId ?? "");
+  if (!machine || machine.state !== "running")
+    throw new BuildFailed({ word: "internal", message: "the machine is away", is_transient: true });
+  const index = await locate(machine, `${layout}/index.json`)
+    .then((path) => readFile(path))
+    .catch(() => undefined);
+  if (!index)
+    throw new BuildFailed({
+      ...{ word: "image_not_found", is_transient: false },
+      message: "the layout has no regular file oci-layout",
+    });
+  const digest = `sha256:${createHash("sha256").update(index).digest("hex")}`;
+  const bytes = { done: index.length, total: index.length };
+  build.status = {
+    ...build.status,
+    progress: { layers: { done: 1, total: 1 }, bytes },
+    image: { reference: `${reference}@${digest}`, manifest_digest: digest },
+  };
 }
 
 function pull({ images }: NodeState, build: FakeBuild): void {

@@ -10,6 +10,8 @@ export interface Build {
   log: BuildLog;
   /** In memory alone. */
   credential: BuildSpec["credential"];
+  /** The machine that has the layout, if the image comes from one. In memory alone. */
+  machineId?: string | undefined;
   /** Aborts when the build is deleted, or its daemon ends. */
   over: AbortController;
   /** Settled while nothing works for the build. */

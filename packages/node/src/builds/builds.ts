@@ -66,7 +66,7 @@ export class Builds {
     return { lines: [...this.#known(id).log.lines] };
   }
 
-  async put(id: string, { credential, ...spec }: BuildSpec): Promise<BuildStatus> {
+  async put(id: string, { credential, machine_id: machineId, ...spec }: BuildSpec): Promise<BuildStatus> {
     return await this.#calls.run(id, async () => {
       if (this.#isClosed) throw new NodeError("internal", "the node's daemon ends");
       const known = this.#builds.get(id);
@@ -77,6 +77,7 @@ export class Builds {
       await known?.work;
       const build = await this.#queue(id, spec, known?.log);
       build.credential = credential;
+      build.machineId = machineId;
       this.#startNext();
       return this.#statusOf(build);
     });

@@ -1,5 +1,5 @@
 /**
- * Makes a template of an image: pulls it, has a builder unpack it, digests the disk and bakes a baseline in each size. An
+ * Makes a template of an image: pulls it, or reads it out of a machine, has a builder unpack it, digests the disk and bakes a baseline in each size. An
  * attempt that ends anywhere leaves what was pulled, with which the next one continues; everything else begins anew.
  */
 import { mkdir, rm } from "node:fs/promises";
@@ -9,13 +9,15 @@ import type { BuildStage, BuildStatus } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
-import { type PulledImage, pullImage } from "@vivarium/oci/pull-image";
+import { pullLayout } from "@vivarium/oci/image-layout";
+import { type FetchInput, type PulledImage, pullImage } from "@vivarium/oci/pull-image";
 import { normalRegistry, parseReference } from "@vivarium/oci/reference";
 import { bakeBaseline } from "../snapshots/bake.ts";
 import { type Build, become } from "./build.ts";
 import { BUILDER_MB } from "./builder.ts";
 import type { BuildDeps } from "./deps.ts";
 import { environmentOf, notesOn } from "./image-settings.ts";
+import { openerOf } from "./layout-files.ts";
 import { TARGET_BYTES } from "./target-disk.ts";
 import { type UnpackedImage, unpackImage } from "./unpack-image.ts";
 import { waitForMemory } from "./wait-for-memory.ts";
@@ -76,17 +78,14 @@ function report(build: Build, progress: NonNullable<BuildStatus["progress"]>): v
 
 async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<PulledImage> {
   const { spec, over, log } = build;
-  await enter(build, "pull", `fetching ${spec.reference}`);
+  await enter(build, "pull", `${spec.layout === undefined ? "fetching" : "reading"} ${spec.reference}`);
   const directory = layersDir(build.dir);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const space = reserveLayers(deps, build, undo);
   let done = 0;
-  const image = await pullImage({
-    reference: spec.reference,
+  const image = await obtain(deps, build, {
     directory,
-    dial: deps.dial,
     signal: space.signal,
-    ...credentialOf(build),
     onProgress: ({ stage, layers, bytes }) => {
       if (stage === "resolving") return;
       space.need(bytes.total);
@@ -102,6 +101,15 @@ async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<Pul
   log.add(`pull: the image is ${reference}`);
   for (const note of notesOn(image.config)) log.add(`pull: ${note}`);
   return image;
+}
+
+/** From its registry, or from the layout in a machine. */
+async function obtain(deps: BuildDeps, build: Build, input: FetchInput): Promise<PulledImage> {
+  const { reference, layout } = build.spec;
+  if (layout === undefined)
+    return await pullImage({ ...input, reference, dial: deps.dial, ...credentialOf(build) });
+  const image = await pullLayout({ ...input, open: openerOf(deps, build, layout) });
+  return { ...image, reference: `${reference}@${image.manifestDigest}` };
 }
 
 /** The credential is for its registry alone: without one of this registry the image is asked for without any. */
