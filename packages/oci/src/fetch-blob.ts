@@ -18,7 +18,11 @@ export interface BlobInput {
 }
 
 /** Path of the file, which is whole, verified and durable under its name. One caller at a time for a digest and directory. */
-export async function fetchBlob(registry: ImageSource, input: BlobInput, signal: AbortSignal): Promise<string> {
+export async function fetchBlob(
+  registry: ImageSource,
+  input: BlobInput,
+  signal: AbortSignal,
+): Promise<string> {
   const { blob, directory, onBytes } = input;
   const path = join(directory, fileNameOf(blob.digest));
   if (await isWhole(path, blob)) {

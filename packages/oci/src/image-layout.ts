@@ -2,6 +2,8 @@
  * An image in the directory of an OCI layout: `oci-layout`, `index.json` and `blobs/ALGORITHM/HEX`. The directory is
  * somebody else's: files in it may lie, change while they are read, or be no files, and whoever opens them follows no link.
  */
+
+import { z } from "zod";
 import { isDigest } from "./digest.ts";
 import { readAs, readJson } from "./documents.ts";
 import { PULL_LIMITS, type PullLimits } from "./limits.ts";
@@ -11,7 +13,6 @@ import { readDocument } from "./registry.ts";
 import { RegistryError } from "./registry-error.ts";
 import type { ImageSource, Sent } from "./source.ts";
 import { withinTime } from "./within-time.ts";
-import { z } from "zod";
 
 export interface LayoutFile {
   sizeBytes: number;
@@ -59,7 +60,10 @@ class ImageLayout implements ImageSource {
   async manifest(name: string, _accept: string, signal: AbortSignal): Promise<Sent> {
     if (isDigest(name)) return await this.#send(pathOf(name), this.limits.manifestBytes, signal);
     const sent = await this.#send(name, this.limits.manifestBytes, signal);
-    return { ...sent, valuesOf: (header) => (header === "content-type" ? [INDEX_TYPE] : sent.valuesOf(header)) };
+    return {
+      ...sent,
+      valuesOf: (header) => (header === "content-type" ? [INDEX_TYPE] : sent.valuesOf(header)),
+    };
   }
 
   /** From its beginning, whatever `start` is. */
@@ -73,7 +77,10 @@ class ImageLayout implements ImageSource {
     const { sizeBytes } = file;
     if (sizeBytes > mostBytes) {
       file.close();
-      throw new RegistryError("too_large", `${path} of ${SENDER} has ${sizeBytes} bytes, more than ${mostBytes}`);
+      throw new RegistryError(
+        "too_large",
+        `${path} of ${SENDER} has ${sizeBytes} bytes, more than ${mostBytes}`,
+      );
     }
     return {
       sender: SENDER,
@@ -91,7 +98,10 @@ function pathOf(digest: string): string {
   return `blobs/${digest.replace(":", "/")}`;
 }
 
-async function* closing(chunks: AsyncIterable<Uint8Array>, file: LayoutFile): AsyncGenerator<Uint8Array, void> {
+async function* closing(
+  chunks: AsyncIterable<Uint8Array>,
+  file: LayoutFile,
+): AsyncGenerator<Uint8Array, void> {
   try {
     yield* chunks;
   } finally {

@@ -7,7 +7,13 @@ import type { ImageConfig } from "./image-config.ts";
 import { type Progress, ProgressCount } from "./progress.ts";
 import { manifestName, parseReference, textOfReference } from "./reference.ts";
 import { Registry, type RegistryOptions } from "./registry.ts";
-import { LINUX_AMD64, type Platform, type ResolvedImage, resolveImage, type WantedImage } from "./resolve-image.ts";
+import {
+  LINUX_AMD64,
+  type Platform,
+  type ResolvedImage,
+  resolveImage,
+  type WantedImage,
+} from "./resolve-image.ts";
 import type { ImageSource } from "./source.ts";
 import { withinTime } from "./within-time.ts";
 

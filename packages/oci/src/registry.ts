@@ -144,7 +144,11 @@ export class Registry implements ImageSource {
 }
 
 /** A whole document of an answer. */
-export async function readDocument(answer: Pick<Sent, "body">, what: string, limitBytes: number): Promise<Buffer> {
+export async function readDocument(
+  answer: Pick<Sent, "body">,
+  what: string,
+  limitBytes: number,
+): Promise<Buffer> {
   const bytes = await readAtMost(answer.body, limitBytes);
   if (bytes) return bytes;
   throw new RegistryError("too_large", `${what} is larger than ${limitBytes} bytes`);

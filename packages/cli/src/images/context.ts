@@ -51,8 +51,7 @@ export async function sendContext(
   await send(directory, CONTEXT);
   const within = path.relative(path.resolve(directory), path.resolve(dockerfile));
   const isInside = within !== "" && within !== ".." && !within.startsWith(`..${path.sep}`);
-  if (isInside)
-    return { directory: CONTEXT, dockerfile: `${CONTEXT}/${within.split(path.sep).join("/")}` };
+  if (isInside) return { directory: CONTEXT, dockerfile: `${CONTEXT}/${within.split(path.sep).join("/")}` };
   await send(dockerfile, APART);
   return { directory: CONTEXT, dockerfile: APART };
 }

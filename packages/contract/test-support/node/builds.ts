@@ -118,7 +118,7 @@ async function runBuild(state: NodeState, build: FakeBuild): Promise<void> {
 async function readLayout({ machines }: NodeState, build: FakeBuild): Promise<void> {
   const { reference, layout = "" } = build.spec;
   const machine = machines.get(build.machineId ?? "");
-  if (!machine || machine.state !== "running")
+  if (machine?.state !== "running")
     throw new BuildFailed({ word: "internal", message: "the machine is away", is_transient: true });
   const index = await locate(machine, `${layout}/index.json`)
     .then((path) => readFile(path))
