@@ -34,7 +34,7 @@ function bake(accelerator: "kvm" | "tcg", env?: Record<string, string>): string 
     exec 3>&1
     DATA_DIR=$1 CACHE_DIR=$1
     for part in steps fingerprint images; do . scripts/setup/$part.sh; done
-    bake_baseline`;
+    bake_base`;
   return shell(script, env);
 }
 

@@ -45,7 +45,7 @@ async function buildBase(
 }
 
 async function describeBase({ base, target }: { base: string; target: string }): Promise<void> {
-  const script = 'set -euo pipefail; . scripts/setup/images.sh; describe_base "$1" "$2"';
+  const script = 'set -euo pipefail; . scripts/setup/images.sh; describe_template base "$1" "$2"';
   const env = { ...ENV, DATA_DIR: folder, CACHE_DIR: folder };
   await run("bash", ["-c", script, "bash", base, target], { cwd: join(import.meta.dirname, ".."), env });
 }

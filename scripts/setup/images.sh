@@ -1,8 +1,19 @@
 # shellcheck shell=bash
-# Builds the guest images: kernel, initramfs, base template and baseline. Each is built once into the cache, named by
-# the hash of its inputs, and copied into the pool, so that a second clone or another pool takes seconds.
+# Builds the guest images: kernel, initramfs, and the official templates with their baselines. Each is built once into the
+# cache, named by the hash of its inputs, and copied into the pool, so that a second clone or another pool takes seconds.
+#
+# One set of functions makes every official template from its recipe, the folder images/NAME. A recipe is whole, as that of
+# base is, or it adds to that of base: added-packages.txt, added-files/ and added-configure come after base's own.
+#
+#   make_next NAME            its disk in the cache, built if it is not there, and a version of it, the link `next`, in the pool
+#   renew_template NAME       the same of what is here: the disk in the cache, or else that of its last version; without a network
+#   bake_template NAME SIZE…  the baselines of `next`, which `current` leads to then
+#   has_template NAME         whether services use it: it has a current version
+#   disk_folder NAME          prints the folder of its disk in the cache; collect_certificates comes before
+#   build_disk NAME FOLDER    the disk: root.ext4, built_on, built_at and, last, content_hash
 
 IMAGES_DIR=$DATA_DIR/pool/images
+TEMPLATES_DIR=$IMAGES_DIR/templates
 
 # put FILE TARGET: copies a file atomically, with reflinks where the filesystem has them. It is on disk before it has its
 # name, so that a power cut leaves no empty one.
@@ -65,57 +76,137 @@ collect_certificates() {
 }
 CERTIFICATES=$CACHE_DIR/certificates/$$.pem
 
-prepare_base() {
-  local base version target
+make_next() {
+  local disk
   collect_certificates
-  base=$CACHE_DIR/base/$(cat <(hash_of images/base) <(sha256sum <"$CERTIFICATES") | sha256sum | cut -c1-16)
-  build_base "$base"
+  disk=$(disk_folder "$1")
+  build_disk "$1" "$disk"
   rm -f "$CERTIFICATES"
-  version=$(cat "$base/built_on")-$(base_identity "$base")
-  target=$IMAGES_DIR/templates/base/$version
-  [ -e "$target/template.json" ] || install_base "$base" "$target"
-  describe_base "$base" "$target"
-  [ "$(readlink "$IMAGES_DIR/templates/base/next")" = "$version" ] || point next "$version"
+  install_next "$1" "$disk"
 }
 
-build_base() {
-  local started
-  [ ! -e "$1/content_hash" ] || return 0
+renew_template() {
+  local disk last
+  collect_certificates
+  disk=$(disk_folder "$1")
+  rm -f "$CERTIFICATES"
+  if [ ! -e "$disk/content_hash" ]; then
+    last=$(readlink "$TEMPLATES_DIR/$1/next" || readlink "$TEMPLATES_DIR/$1/current" || true)
+    [ -n "$last" ] && [ -e "$TEMPLATES_DIR/$1/$last/template.json" ] ||
+      fail "there is no template $1 in $TEMPLATES_DIR, and none that fits in $CACHE_DIR" "one that ./setup has made" \
+        "run ./setup --data-dir $DATA_DIR, which needs a network"
+    disk=$CACHE_DIR/renewed/$1
+    take_disk "$TEMPLATES_DIR/$1/$last" "$disk"
+  fi
+  install_next "$1" "$disk"
+  rm -rf "$CACHE_DIR/renewed"
+}
+
+# take_disk VERSION FOLDER: makes a folder as build_disk does, of the disk of a version in the pool.
+take_disk() {
+  local last
+  last=$(basename "$1")
+  rm -rf "$2"
+  mkdir -p "$2"
+  ln -s "$1/root.ext4" "$2/root.ext4"
+  echo "${last%-*}" >"$2/built_on"
+  json_value built_at "$1/template.json" >"$2/built_at"
+  json_value content_hash "$1/template.json" | sed 's/^sha256://' >"$2/content_hash"
+}
+
+# json_value NAME FILE: prints a text of a file that set-up has written, which has no escapes.
+json_value() {
+  sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$2"
+}
+
+has_template() {
+  [ -e "$TEMPLATES_DIR/$1/current" ]
+}
+
+disk_folder() {
+  echo "$CACHE_DIR/$1/$(cat <(recipe_hash "$1") <(sha256sum <"$CERTIFICATES") | sha256sum | cut -c1-16)"
+}
+
+recipe_hash() {
+  if [ "$1" = base ]; then
+    hash_of images/base
+  elif adds_to_base "$1"; then
+    hash_of images/base "images/$1"
+  else
+    hash_of images/base/build "images/$1"
+  fi
+}
+
+adds_to_base() {
+  [ -e "images/$1/added-packages.txt" ]
+}
+
+build_disk() {
+  local started recipe
+  [ ! -e "$2/content_hash" ] || return 0
   started=$(date -u +%Y.%m.%d)
-  progress "installing Debian 13, Python, Node and Bun into a disk; one to five minutes"
-  mkdir -p "$1"
-  images/base/build "$1/root.ext4" "$CERTIFICATES"
-  echo "$started" >"$1/built_on"
-  date -u +%Y-%m-%dT%H:%M:%SZ >"$1/built_at"
-  sync "$1/root.ext4"
-  sha256sum "$1/root.ext4" | cut -d' ' -f1 >"$1/content_hash.part"
-  mv "$1/content_hash.part" "$1/content_hash"
+  progress "installing the packages of $1 into a disk; one to ten minutes"
+  mkdir -p "$2"
+  recipe=$CACHE_DIR/recipe/$1
+  write_recipe "$1" "$recipe"
+  "$recipe/build" "$2/root.ext4" "$CERTIFICATES"
+  rm -rf "$CACHE_DIR/recipe"
+  echo "$started" >"$2/built_on"
+  date -u +%Y-%m-%dT%H:%M:%SZ >"$2/built_at"
+  sync "$2/root.ext4"
+  sha256sum "$2/root.ext4" | cut -d' ' -f1 >"$2/content_hash.part"
+  mv "$2/content_hash.part" "$2/content_hash"
+}
+
+# write_recipe NAME FOLDER: the whole recipe, with base's program that follows the recipe beside it.
+write_recipe() {
+  rm -rf "$2"
+  mkdir -p "$2"
+  if adds_to_base "$1"; then
+    cp -r images/base/. "$2/"
+    cat "images/$1/added-packages.txt" >>"$2/packages.txt"
+    [ ! -e "images/$1/added-configure" ] || cat "images/$1/added-configure" >>"$2/configure"
+    [ ! -d "images/$1/added-files" ] || cp -r "images/$1/added-files/." "$2/files/"
+  else
+    cp -r "images/$1/." "$2/"
+    cp images/base/build "$2/build"
+  fi
 }
 
 # A template version includes a hash of all inputs of its baseline, so that a published version never changes.
-base_identity() {
+template_identity() {
   cat "$1/content_hash" <(sha256sum "$IMAGES_DIR/kernel/vmlinuz" "$IMAGES_DIR/kernel/initramfs.cpio.gz" | cut -d' ' -f1) \
     <(bake_inputs) | sha256sum | cut -c1-8
 }
 
-install_base() {
+# install_next NAME DISK
+install_next() {
+  local version target
+  version=$(cat "$2/built_on")-$(template_identity "$2")
+  target=$TEMPLATES_DIR/$1/$version
+  [ -e "$target/template.json" ] || install_disk "$2" "$target"
+  describe_template "$1" "$2" "$target"
+  point "$1" next "$version"
+}
+
+install_disk() {
   progress "installing version $(basename "$2")"
   put "$1/root.ext4" "$2/root.ext4"
   chmod 0444 "$2/root.ext4"
 }
 
-# describe_base BASE TARGET: writes template.json, the origin of this version. It is written last, as only that makes the
-# folder a version, and rewritten if an older set-up wrote it differently.
-describe_base() {
+# describe_template NAME DISK TARGET: writes template.json, the origin of this version. It is written last, as only that makes
+# the folder a version, and rewritten if an older set-up wrote it differently.
+describe_template() {
   {
-    printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"' \
-      "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")"
-    disk_origin "$2/root.ext4"
+    printf '{"name":"%s","version":"%s","content_hash":"sha256:%s","built_at":"%s"' \
+      "$1" "$(basename "$3")" "$(cat "$2/content_hash")" "$(cat "$2/built_at")"
+    disk_origin "$3/root.ext4"
     # on-demand: rebuilt by ./setup --refresh.
-    printf ',"cadence":"on-demand","category":"base"}\n'
-  } >"$2/template.json.part"
-  cmp -s "$2/template.json.part" "$2/template.json" || mv "$2/template.json.part" "$2/template.json"
-  rm -f "$2/template.json.part"
+    printf ',"cadence":"on-demand","category":"%s"}\n' "$1"
+  } >"$3/template.json.part"
+  cmp -s "$3/template.json.part" "$3/template.json" || mv "$3/template.json.part" "$3/template.json"
+  rm -f "$3/template.json.part"
 }
 
 # Origin of the disk, read from its own files: the release, and a hash of all packages with their versions.
@@ -134,10 +225,12 @@ disk_file() {
   debugfs -R "cat $2" "$1" 2>/dev/null
 }
 
-# point NAME VERSION: makes the link NAME lead to a version, atomically.
+# point NAME LINK VERSION: makes a template's link lead to a version, atomically.
 point() {
-  ln -sfn "$2" "$IMAGES_DIR/templates/base/$1.part"
-  mv -T "$IMAGES_DIR/templates/base/$1.part" "$IMAGES_DIR/templates/base/$1"
+  local dir=$TEMPLATES_DIR/$1
+  [ "$(readlink "$dir/$2")" != "$3" ] || return 0
+  ln -sfn "$3" "$dir/$2.part"
+  mv -T "$dir/$2.part" "$dir/$2"
 }
 
 # Inputs of a baseline: it loads only with the same QEMU build, devices and CPU.
@@ -147,22 +240,30 @@ bake_inputs() {
     <(guest_cpu "$DATA_DIR")
 }
 
-# Bakes the baseline of the next version, which then becomes the current one; until then services use the one before.
-bake_baseline() {
-  local version baseline model
+# Services use the version before until the new one has all its baselines.
+bake_template() {
+  local name=$1 version model size
   model=$(chosen_cpu_model "$DATA_DIR")
-  version=$(readlink "$IMAGES_DIR/templates/base/next")
-  baseline=$IMAGES_DIR/templates/base/$version/$BASELINE_SIZE/manifest.json
-  if [ ! -e "$baseline" ]; then
-    progress "booting the template once and keeping its memory; a minute or two without KVM"
-    VIV_CPU_MODEL=$model node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
-      --template base --version "$version" --size "$BASELINE_SIZE"
-    [ -e "$baseline" ] || fail "baking ended without a baseline" "$baseline" "read $SETUP_LOG"
-  fi
+  version=$(readlink "$TEMPLATES_DIR/$name/next")
+  for size in "${@:2}"; do bake_size "$name" "$version" "$size" "$model"; done
   # Stored, because ./viv runs set-up without it.
   echo "$model" >"$DATA_DIR/cpu-model"
-  [ "$(readlink "$IMAGES_DIR/templates/base/current")" = "$version" ] || point current "$version"
-  announce_emulation "$baseline"
+  point "$name" current "$version"
+}
+
+# bake_size NAME VERSION SIZE MODEL
+bake_size() {
+  local baseline=$TEMPLATES_DIR/$1/$2/$3/manifest.json
+  [ ! -e "$baseline" ] || return 0
+  progress "booting $1 once in size $3 and keeping its memory; a minute or two without KVM"
+  VIV_CPU_MODEL=$4 node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
+    --template "$1" --version "$2" --size "$3"
+  [ -e "$baseline" ] || fail "baking ended without a baseline" "$baseline" "read $SETUP_LOG"
+}
+
+bake_base() {
+  bake_template base "$BASELINE_SIZE"
+  announce_emulation "$TEMPLATES_DIR/base/current/$BASELINE_SIZE/manifest.json"
 }
 
 # announce_emulation MANIFEST: emulation is never silent, least of all where the host has KVM.

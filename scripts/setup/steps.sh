@@ -10,9 +10,9 @@ seconds_since() {
   awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { sub(",", ".", from); sub(",", ".", to); printf "%.1f s", to - from }'
 }
 
-# step NAME WHAT WAY_OUT FUNCTION: runs FUNCTION with `set -e`; prints one line with the result and the duration.
+# step NAME WHAT WAY_OUT FUNCTION [ARGUMENT…]: runs FUNCTION with `set -e`; prints one line with the result and the duration.
 step() {
-  local name=$1 what=$2 way_out=$3 function=$4 started=$EPOCHREALTIME status
+  local name=$1 what=$2 way_out=$3 started=$EPOCHREALTIME status
   rm -f "$EXPLANATION" "$STEP_WORKED"
   printf '%-10s %s' "$name" "$what"
   : >"$SETUP_LOG"
@@ -20,7 +20,7 @@ step() {
   (
     set -e
     exec 3>&1 >>"$SETUP_LOG" 2>&1 </dev/null
-    "$function"
+    "${@:4}"
   )
   status=$?
   set -e
