@@ -185,10 +185,10 @@ test("a file that becomes another one while it is read is refused", async () => 
   await expect(pull({ open })).rejects.toMatchObject({ code: "bad_digest" });
 });
 
-test("an error of whoever opens the files is passed on as it is, and every file is closed", async () => {
+test("an error of the opener reaches the caller as it is, and every file is closed", async () => {
   let opened = 0;
   let closed = 0;
-  const broken = new Error("the machine stands still");
+  const broken = new Error("the disk is away");
   const open: OpenLayoutFile = async (path, signal) => {
     const file = await layout.open(path, signal);
     if (!file) return undefined;

@@ -1,6 +1,7 @@
 /**
- * An image in the directory of an OCI layout: `oci-layout`, `index.json` and `blobs/ALGORITHM/HEX`. The directory is
- * somebody else's: files in it may lie, change while they are read, or be no files, and whoever opens them follows no link.
+ * An image in the directory of an OCI layout: `oci-layout`, `index.json` and `blobs/ALGORITHM/HEX`. A program that is not
+ * trusted has written the directory: files in it may lie, change while they are read, or be no files, and the opener follows
+ * no link.
  */
 
 import { z } from "zod";

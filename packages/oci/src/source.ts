@@ -3,7 +3,7 @@ import type { Answer } from "./http-client.ts";
 import type { PullLimits } from "./limits.ts";
 
 export interface Sent extends Pick<Answer, "status" | "valuesOf" | "body" | "discard"> {
-  /** Who sends it, for messages. */
+  /** Name of the sender, for messages. */
   sender: string;
 }
 

@@ -17,7 +17,7 @@ export interface BuildArguments {
   timeout: number;
 }
 
-/** What the build prints is passed on as it comes, to stderr: the result alone is for stdout. */
+/** Output of the build goes to stderr as it comes: the result alone is for stdout. */
 export async function buildImage(
   { terminal, signal }: { terminal: Terminal; signal: AbortSignal },
   session: Session,

@@ -19,7 +19,7 @@
  *
  * With `layout` the image is not pulled, but read out of a machine of this node, as an OCI layout that something in it has
  * written. Nothing in there is believed, and no link is followed. The machine is, like the credential, no part of what a body is
- * compared by: a session that was paused meanwhile has another one. While it is away, or stands still, the build fails for a
+ * compared by: a session that was paused meanwhile has another one. While it is away, or held, the build fails for a
  * reason that passes.
  */
 import { z } from "zod";

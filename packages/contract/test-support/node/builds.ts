@@ -114,7 +114,7 @@ async function runBuild(state: NodeState, build: FakeBuild): Promise<void> {
   build.status = { ...done, state: "ready", disk_sha256: sha256(id), sizes: [...build.spec.sizes] };
 }
 
-/** Of a layout the fake reads its index alone, whose content stands for the image's. */
+/** The fake reads the index of a layout alone, whose content stands for the image's. */
 async function readLayout({ machines }: NodeState, build: FakeBuild): Promise<void> {
   const { reference, layout = "" } = build.spec;
   const machine = machines.get(build.machineId ?? "");

@@ -66,7 +66,7 @@ export async function findLayout(
   }
 }
 
-/** How a build goes on whose session cannot be used. */
+/** The failure of a build whose session cannot be used. */
 export function failureOfSession({ code, message }: ApiError) {
   const isOver = FINAL.has(code);
   const word = isOver ? ("image_not_found" as const) : ("internal" as const);

@@ -61,8 +61,11 @@ test("an image that a session has written is a template, which sessions start fr
     `${id}-1`,
     undefined,
   ]);
-  const { entries } = (await control.ask("GET /v1/audit?action=template.import")).body;
-  expect(entries[0]).toMatchObject({ target: "app", session_id: id, meta: { version: "1" } });
+  const { entries } = (await control.ask(`GET /v1/audit?action=template.import&session_id=${id}`)).body;
+  expect(entries[0]).toMatchObject({
+    target: "app",
+    meta: { version: "1", image: `oci:${id}/workspace/image` },
+  });
   await control.ask(`DELETE /v1/sessions/${id}`);
   const made = await control.ask("POST /v1/sessions", { body: { template: "app" } });
   await control.until(made.body.session_id, "live");
@@ -85,7 +88,7 @@ test("a session that is paused while it is read is woken, and read again by the 
     if (stage !== "pull" || !isFirst) return;
     isFirst = false;
     await control.ask(`POST /v1/sessions/${id}/pause`);
-    throw new BuildFailed({ word: "internal", message: "the machine stands still", is_transient: true });
+    throw new BuildFailed({ word: "internal", message: "the machine is held", is_transient: true });
   };
   await importLayout(id);
   await eventually(async () => {
@@ -119,14 +122,14 @@ test("a session without that layout fails the import for good", async () => {
 
 test("a session of somebody else is not found, as one that never was", async () => {
   const id = await withLayout();
-  const stranger = await control.addKey();
+  const foreign = await control.addKey();
   const projectId = `prj_${randomId()}`;
   const { org_id: orgId } = (await control.ask("GET /v1/org")).body;
   await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, $1)", [projectId, orgId]);
   const bound = await control.addKey({ orgId, scopedProjectId: projectId });
   const never = await importLayout(randomId());
   expect([never.status, never.body.code]).toEqual([404, "not_found"]);
-  for (const key of [stranger, bound]) {
+  for (const key of [foreign, bound]) {
     const refused = await importLayout(id, {}, key);
     expect([refused.status, refused.body]).toEqual([never.status, never.body]);
   }

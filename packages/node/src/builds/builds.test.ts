@@ -82,7 +82,7 @@ it("begins a build of a layout again with the machine that has it by now", async
   const { build, end } = await beganOf(idOf(1));
   expect(build.machineId).toBe(machine(1));
   expect(await readFile(path.join(dirOf(idOf(1)), "build.json"), "utf8")).not.toContain(machine(1));
-  end(new NodeError("machine_held", "it stands still"));
+  end(new NodeError("machine_held", "it is held"));
   await until(idOf(1), "failed");
   await builds.put(idOf(1), { ...spec, machine_id: machine(2) });
   await vi.waitFor(async () => expect((await beganOf(idOf(1))).build.machineId).toBe(machine(2)));

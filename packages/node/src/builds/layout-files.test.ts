@@ -78,7 +78,7 @@ it("a file that ends early is a fault that passes, also before anybody reads it"
 
 it("a machine that does not run is the error that its table has", async () => {
   await start(() => {});
-  const held = new NodeError("machine_held", "it stands still");
+  const held = new NodeError("machine_held", "it is held");
   const agentOf = () => {
     throw held;
   };
