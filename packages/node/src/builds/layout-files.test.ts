@@ -52,6 +52,8 @@ it("a file of the layout is read below its directory, through no link", async ()
 
 it.each([
   ["no_such_file", "none"],
+  // A link anywhere in the path.
+  ["bad_path", "none"],
   ["not_a_regular_file", "none"],
   ["internal", "an error"],
 ])("a path that the guest refuses with %s is %s", async (code, outcome) => {
