@@ -102,7 +102,7 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   pageDefault: "checkpoints on a page where no `limit` is given",
   pageMax: "checkpoints on a page; a larger `limit` counts as this one",
   descriptionChars: "`description` of a template",
-  imageReferenceChars: "`from_image` of an import",
+  imageReferenceChars: "`from_image` of an import, and the path of `from_layout`",
   templateBuildsPerOrg: "imports of an organisation that are queued or building; over: 429 `rate_limited`",
   templateBuildsPerNode: "imports of all organisations that are queued or building; over: 429 `rate_limited`",
   templateBuildAttempts: "attempts of an import whose node or network failed",

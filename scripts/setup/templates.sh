@@ -33,5 +33,6 @@ contents_of() {
   case "$1" in
     data) echo "base, NumPy, pandas, Matplotlib, SciPy, scikit-learn, Jupyter kernel" ;;
     build) echo "base, C, C++, Go, Rust, JDK" ;;
+    image-builder) echo "Debian 13, buildah" ;;
   esac
 }

@@ -50,7 +50,8 @@ export function makeImageOf(fills: readonly ((root: string) => void)[], run: obj
   }
 }
 
-function putTools(root: string): void {
+/** A shell and some tools below a directory, which becomes the root of a machine. */
+export function putTools(root: string): void {
   for (const folder of ["usr/bin", "usr/lib", "usr/lib64", "etc", "srv"])
     mkdirSync(join(root, folder), { recursive: true });
   for (const name of ["bin", "lib", "lib64"]) symlinkSync(`usr/${name}`, join(root, name));

@@ -145,6 +145,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const builds = await Builds.open({
     ...{ config, qemu, cgroups, gate, accelerators, log },
     giveUpOne: () => pool.giveUpOne(),
+    agentOf: (machineId) => table.getRunning(machineId).agent,
     dial: dialFor(config),
   });
   const stopping = new AbortController();

@@ -5,10 +5,9 @@ import { sleep } from "@vivarium/kit/clock";
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { fileNameOf } from "./digest.ts";
 import type { Descriptor } from "./documents.ts";
-import type { Answer } from "./http-client.ts";
 import { PartialFile } from "./partial-file.ts";
-import type { Registry } from "./registry.ts";
 import { RegistryError } from "./registry-error.ts";
+import type { ImageSource, Sent } from "./source.ts";
 import { isWorthRetrying, waitBefore } from "./with-retries.ts";
 
 export interface BlobInput {
@@ -19,7 +18,11 @@ export interface BlobInput {
 }
 
 /** Path of the file, which is whole, verified and durable under its name. One caller at a time for a digest and directory. */
-export async function fetchBlob(registry: Registry, input: BlobInput, signal: AbortSignal): Promise<string> {
+export async function fetchBlob(
+  registry: ImageSource,
+  input: BlobInput,
+  signal: AbortSignal,
+): Promise<string> {
   const { blob, directory, onBytes } = input;
   const path = join(directory, fileNameOf(blob.digest));
   if (await isWhole(path, blob)) {
@@ -51,7 +54,7 @@ async function isWhole(path: string, { size }: Descriptor): Promise<boolean> {
 }
 
 async function complete(
-  registry: Registry,
+  registry: ImageSource,
   file: PartialFile,
   input: BlobInput,
   signal: AbortSignal,
@@ -70,7 +73,7 @@ async function complete(
 }
 
 async function receiveAll(
-  registry: Registry,
+  registry: ImageSource,
   file: PartialFile,
   input: BlobInput,
   signal: AbortSignal,
@@ -93,7 +96,7 @@ async function receiveAll(
 
 /** One request. */
 async function receive(
-  registry: Registry,
+  registry: ImageSource,
   file: PartialFile,
   { blob, onBytes }: BlobInput,
   signal: AbortSignal,
@@ -118,7 +121,7 @@ async function receive(
   if (file.size < blob.size)
     throw new RegistryError(
       "registry_failed",
-      `${answer.url.host} sends ${file.size} of ${blob.size} bytes of ${blob.digest}`,
+      `${answer.sender} sends ${file.size} of ${blob.size} bytes of ${blob.digest}`,
       {
         isTransient: true,
       },
@@ -126,7 +129,7 @@ async function receive(
 }
 
 /** Makes the end of the file the place where the answer continues. */
-async function placeAnswer(answer: Answer, file: PartialFile, { digest, size }: Descriptor): Promise<void> {
+async function placeAnswer(answer: Sent, file: PartialFile, { digest, size }: Descriptor): Promise<void> {
   if (answer.status === 206) {
     const [, start, total] =
       /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(answer.valuesOf("content-range")[0] ?? "") ?? [];
@@ -136,7 +139,7 @@ async function placeAnswer(answer: Answer, file: PartialFile, { digest, size }: 
   if (answer.status !== 200)
     throw new RegistryError(
       "registry_failed",
-      `${answer.url.host} does not continue ${digest} where it was asked to`,
+      `${answer.sender} does not continue ${digest} where it was asked to`,
       {
         isTransient: true,
       },

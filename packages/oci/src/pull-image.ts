@@ -5,13 +5,19 @@ import { compressionOf, type LayerCompression } from "./documents.ts";
 import { fetchBlob } from "./fetch-blob.ts";
 import type { ImageConfig } from "./image-config.ts";
 import { type Progress, ProgressCount } from "./progress.ts";
-import { parseReference, textOfReference } from "./reference.ts";
+import { manifestName, parseReference, textOfReference } from "./reference.ts";
 import { Registry, type RegistryOptions } from "./registry.ts";
-import { LINUX_AMD64, type Platform, type ResolvedImage, resolveImage } from "./resolve-image.ts";
+import {
+  LINUX_AMD64,
+  type Platform,
+  type ResolvedImage,
+  resolveImage,
+  type WantedImage,
+} from "./resolve-image.ts";
+import type { ImageSource } from "./source.ts";
 import { withinTime } from "./within-time.ts";
 
-export interface PullInput extends RegistryOptions {
-  reference: string;
+export interface FetchInput {
   /** Exists, and is this pull's own. What a pull that failed leaves there, a later one continues. */
   directory: string;
   platform?: Platform;
@@ -19,6 +25,10 @@ export interface PullInput extends RegistryOptions {
   onProgress?: (progress: Progress) => void;
   /** Called once it is known which image the reference means, before any layer is fetched. The pull waits for it. */
   onResolved?: (image: Pick<PulledImage, "reference" | "manifestDigest">) => Promise<void>;
+}
+
+export interface PullInput extends RegistryOptions, FetchInput {
+  reference: string;
 }
 
 export interface PulledLayer {
@@ -45,35 +55,45 @@ export interface PulledImage {
 export async function pullImage(input: PullInput): Promise<PulledImage> {
   const reference = parseReference(input.reference);
   const registry = new Registry(reference.registry, reference.repository, input);
-  const count = new ProgressCount(input.onProgress);
   try {
-    return await withinTime(registry.limits.totalMs, input.signal, async (signal) => {
-      const { platform = LINUX_AMD64 } = input;
-      const image = await resolveImage(registry, { reference, platform }, signal);
-      const names = {
-        reference: textOfReference({ ...reference, digest: image.digest }),
-        manifestDigest: image.manifestDigest,
-      };
-      await input.onResolved?.(names);
-      count.begin(image.manifest.layers);
-      const paths = await fetchLayers(registry, image, input.directory, count, signal);
-      await syncPath(input.directory);
-      count.finish();
-      return {
-        ...names,
-        config: image.config,
-        configBytes: image.configBytes,
-        layers: layersOf(image, paths),
-      };
-    });
+    const wanted = { name: manifestName(reference), digest: reference.digest };
+    const full = (digest: string) => textOfReference({ ...reference, digest });
+    return await fetchImage(registry, { ...input, wanted, referenceOf: full });
   } finally {
     await registry.close();
   }
 }
 
+interface FetchedFrom extends FetchInput {
+  wanted: WantedImage;
+  /** The reference in full, of the digest of the index or manifest that was asked for, and of the platform's manifest. */
+  referenceOf(digest: string, manifestDigest: string): string;
+}
+
+export async function fetchImage(source: ImageSource, input: FetchedFrom): Promise<PulledImage> {
+  const { directory, platform = LINUX_AMD64, wanted } = input;
+  const count = new ProgressCount(input.onProgress);
+  return await withinTime(source.limits.totalMs, input.signal, async (signal) => {
+    const image = await resolveImage(source, { wanted, platform }, signal);
+    const { manifestDigest } = image;
+    const names = { reference: input.referenceOf(image.digest, manifestDigest), manifestDigest };
+    await input.onResolved?.(names);
+    count.begin(image.manifest.layers);
+    const paths = await fetchLayers(source, image, directory, count, signal);
+    await syncPath(directory);
+    count.finish();
+    return {
+      ...names,
+      config: image.config,
+      configBytes: image.configBytes,
+      layers: layersOf(image, paths),
+    };
+  });
+}
+
 /** Paths by digest. The first failure ends the other transfers, and is the one that is reported. */
 async function fetchLayers(
-  registry: Registry,
+  registry: ImageSource,
   { manifest }: ResolvedImage,
   directory: string,
   count: ProgressCount,

@@ -2,11 +2,12 @@
 import { readAtMost } from "@vivarium/kit/read-at-most";
 import { Authorizer, type Credential } from "./authorizer.ts";
 import { type Dial, dialPublic } from "./dial.ts";
-import { type Answer, HttpClient } from "./http-client.ts";
+import { HttpClient } from "./http-client.ts";
 import { PULL_LIMITS, type PullLimits } from "./limits.ts";
 import { type FinalAnswer, getFollowing } from "./redirects.ts";
 import { apiHostOf, normalRegistry } from "./reference.ts";
 import { RegistryError } from "./registry-error.ts";
+import type { ImageSource, Sent } from "./source.ts";
 import { failureOfStatus } from "./status-failure.ts";
 
 export interface RegistryOptions {
@@ -29,7 +30,7 @@ interface Wanted {
   range?: string;
 }
 
-export class Registry {
+export class Registry implements ImageSource {
   readonly limits: PullLimits;
   readonly #client: HttpClient;
   readonly #authorizer: Authorizer;
@@ -64,13 +65,11 @@ export class Registry {
     if (answer.status !== 200) throw this.#failureOf(answer, "the interface /v2/");
   }
 
-  /** A manifest or an index, by tag or digest. */
-  async manifest(name: string, accept: string, signal: AbortSignal): Promise<Answer> {
+  async manifest(name: string, accept: string, signal: AbortSignal): Promise<Sent> {
     return await this.#content(`manifests/${name}`, `manifest ${name}`, { accept }, signal);
   }
 
-  /** Content by its digest, from `start`. The status is 200 for all of it, 206 for a part, and 416 without that part. */
-  async blob(digest: string, start: number, signal: AbortSignal): Promise<Answer> {
+  async blob(digest: string, start: number, signal: AbortSignal): Promise<Sent> {
     const wanted = start === 0 ? {} : { range: `bytes=${start}-` };
     return await this.#content(`blobs/${digest}`, digest, wanted, signal);
   }
@@ -79,12 +78,12 @@ export class Registry {
     await this.#client.close();
   }
 
-  async #content(path: string, what: string, wanted: Wanted, signal: AbortSignal): Promise<Answer> {
+  async #content(path: string, what: string, wanted: Wanted, signal: AbortSignal): Promise<Sent> {
     const answer = await this.#get(`/v2/${this.#repository}/${path}`, { ...wanted }, signal);
     const isWanted =
       answer.status === 200 || (wanted.range !== undefined && [206, 416].includes(answer.status));
     const [encoding = "identity"] = answer.valuesOf("content-encoding");
-    if (isWanted && encoding === "identity") return answer;
+    if (isWanted && encoding === "identity") return { ...answer, sender: answer.url.host };
     await answer.discard();
     if (isWanted)
       throw new RegistryError(
@@ -145,7 +144,11 @@ export class Registry {
 }
 
 /** A whole document of an answer. */
-export async function readDocument(answer: Answer, what: string, limitBytes: number): Promise<Buffer> {
+export async function readDocument(
+  answer: Pick<Sent, "body">,
+  what: string,
+  limitBytes: number,
+): Promise<Buffer> {
   const bytes = await readAtMost(answer.body, limitBytes);
   if (bytes) return bytes;
   throw new RegistryError("too_large", `${what} is larger than ${limitBytes} bytes`);

@@ -14,9 +14,9 @@ import {
   readManifestOrIndex,
 } from "./documents.ts";
 import { type ImageConfig, readImageConfig } from "./image-config.ts";
-import { manifestName, type Reference } from "./reference.ts";
-import { type Registry, readDocument } from "./registry.ts";
+import { readDocument } from "./registry.ts";
 import { RegistryError } from "./registry-error.ts";
+import type { ImageSource } from "./source.ts";
 import { withRetries } from "./with-retries.ts";
 
 export interface Platform {
@@ -35,12 +35,18 @@ export interface ResolvedImage {
   configBytes: Buffer;
 }
 
+/** An image within its source: a tag or digest, and the digest that its document must have, if it is known. */
+export interface WantedImage {
+  name: string;
+  digest?: string | undefined;
+}
+
 export async function resolveImage(
-  registry: Registry,
-  { reference, platform }: { reference: Reference; platform: Platform },
+  registry: ImageSource,
+  { wanted, platform }: { wanted: WantedImage; platform: Platform },
   signal: AbortSignal,
 ): Promise<ResolvedImage> {
-  const top = await fetchDocument(registry, manifestName(reference), reference.digest, signal);
+  const top = await fetchDocument(registry, wanted.name, wanted.digest, signal);
   let found = top;
   for (let depth = 0; isIndex(found.document); depth++) {
     if (depth >= registry.limits.indexDepth)
@@ -66,7 +72,7 @@ interface Found {
 
 /** `digest` is what the bytes must have; a tag may have any. */
 async function fetchDocument(
-  registry: Registry,
+  registry: ImageSource,
   name: string,
   digest: string | undefined,
   signal: AbortSignal,
@@ -82,7 +88,8 @@ async function fetchDocument(
         "bad_digest",
         `${what} has ${bytes.length} bytes, and ${entry.size} by its index`,
       );
-    const [type] = answer.valuesOf("content-type");
+    // Files have no type of their own: that of an entry is what its index says.
+    const [type = entry?.mediaType] = answer.valuesOf("content-type");
     const document = readManifestOrIndex(type, bytes);
     return { digest: digest ?? `sha256:${createHash("sha256").update(bytes).digest("hex")}`, document };
   });
@@ -103,7 +110,7 @@ function pickEntry({ manifests }: Index, { os, architecture }: Platform): Descri
   throw new RegistryError("no_platform", `the image is not for ${os}/${architecture}`);
 }
 
-function checkManifest({ config, layers }: Manifest, limits: Registry["limits"]): void {
+function checkManifest({ config, layers }: Manifest, limits: ImageSource["limits"]): void {
   checkConfigType(config);
   if (layers.length === 0) throw new RegistryError("invalid_image", "the image has no layers");
   if (layers.length > limits.layers)
@@ -124,7 +131,7 @@ function checkManifest({ config, layers }: Manifest, limits: Registry["limits"])
 }
 
 async function fetchConfig(
-  registry: Registry,
+  registry: ImageSource,
   { digest, size }: Descriptor,
   signal: AbortSignal,
 ): Promise<Buffer> {

@@ -44,6 +44,12 @@ export class Templates {
    * @example
    * await client.templates.import({ name: "rust", from_image: "rust:1.90" });
    * const { status, progress, build_error } = await client.templates.get("rust");
+   *
+   * With `from_layout` the image is one that a session has written as an OCI layout, with buildah or skopeo for instance. The
+   * session must not end before the import is past its stage `pull`.
+   *
+   * @example
+   * await client.templates.import({ name: "app", from_layout: { session_id: session.id, path: "image" } });
    */
   import(request: TemplateImport, options: CallOptions = {}): Promise<Template> {
     // Never sent twice: the second one would be refused for the first, or add a version.

@@ -1,5 +1,6 @@
 /** Official templates, and those saved from a session (docs/spec/saved-state.md). */
 import { z } from "zod";
+import { FilePath } from "./files.ts";
 import { LIMITS } from "./limits.ts";
 import { named, plainText, text, timestamp } from "./wire-types.ts";
 
@@ -22,13 +23,18 @@ export type TemplateSave = z.input<typeof TemplateSave>;
 /** Body of `POST /v1/templates`. Unknown fields are ignored. */
 export const TemplateImport = named("TemplateImport", {
   /** `[host[:port]/]path[:tag][@sha256:…]`. Control reads it. */
-  from_image: text(),
+  from_image: text().nullish(),
+  /** Instead of `from_image`: the directory of an OCI layout that a session has. */
+  from_layout: z
+    .object({ session_id: text(), path: FilePath })
+    .nullish()
+    .meta({ description: "an image that a session has written as an OCI layout; instead of from_image" }),
   ...naming,
 });
 export type TemplateImport = z.input<typeof TemplateImport>;
 
 /** Official templates that set-up can make: `base` always, the others on a host whose operator asks for them. */
-export const OFFICIAL_TEMPLATES = ["base", "data", "build"] as const;
+export const OFFICIAL_TEMPLATES = ["base", "data", "build", "image-builder"] as const;
 /** Makes one on the service's host. */
 export const makeTemplateCommand = (name: string): string => `sudo ./setup --templates ${name}`;
 

@@ -16,9 +16,15 @@
  * The credential of a BuildSpec is kept in memory alone, and sent to its registry and that one's token service alone. Two
  * bodies that differ in it or in `image` alone are the same. A daemon that has restarted has none, so its builds that were not ready
  * have failed with `interrupted` until they are put again. A node that cannot build says so by `builds` of NodeInfo.
+ *
+ * With `layout` the image is not pulled, but read out of a machine of this node, as an OCI layout that something in it has
+ * written. Nothing in there is believed, and no link is followed. The machine is, like the credential, no part of what a body is
+ * compared by: a session that was paused meanwhile has another one. While it is away, or held, the build fails for a
+ * reason that passes.
  */
 import { z } from "zod";
 import { SIZE_NAMES } from "../api/limits.ts";
+import { MachineId } from "./calls.ts";
 
 /** Chosen by control and never reused. */
 export const BuildId = z.string().regex(/^tpl_[a-z0-9]{21}$/);
@@ -31,8 +37,11 @@ const RegistryLogin = z.object({
 });
 
 export const BuildSpec = z.object({
-  /** The image in full: registry, path, and tag or digest. */
+  /** The image in full: registry, path, and tag or digest. Of a layout, the name that its records show. */
   reference: z.string().min(1).max(1_500),
+  /** Directory of an OCI layout below /workspace of `machine_id`. */
+  layout: z.string().min(1).max(4_096).optional(),
+  machine_id: MachineId.optional(),
   /** Sizes in which a machine can be started from it once it is ready. */
   sizes: z.array(z.enum(SIZE_NAMES as [string, ...string[]])).min(1),
   credential: RegistryLogin.optional(),
@@ -45,7 +54,7 @@ export const BuildSpec = z.object({
 export type BuildSpec = z.infer<typeof BuildSpec>;
 
 /**
- * - `pull`: fetches the image
+ * - `pull`: fetches the image, or reads it out of a machine
  * - `unpack`: unpacks its layers, in a machine without a network
  * - `hash`: digests the disk
  * - `bake`: boots the machines that later ones continue, one for each size

@@ -1,5 +1,6 @@
 /** Builds of the fake node: images are entries of a map, and each stage takes a turn of the event loop, or a test's hook. */
 import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import {
   BUILD_STAGES,
   type BuildFailure,
@@ -8,6 +9,7 @@ import {
   BuildSpec,
   type BuildStatus,
 } from "@vivarium/contract/node";
+import { locate } from "./files.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
@@ -31,9 +33,10 @@ export class BuildFailed extends Error {
 }
 
 export interface FakeBuild {
-  spec: Omit<BuildSpec, "credential" | "image">;
+  spec: Omit<BuildSpec, "credential" | "image" | "machine_id">;
   credential: BuildSpec["credential"];
   image: BuildSpec["image"];
+  machineId?: string | undefined;
   status: BuildStatus;
   log: BuildLog["lines"];
   /** Aborts when the build is deleted, or its daemon ends. */
@@ -64,7 +67,7 @@ export function listBuilds(state: NodeState): BuildStatus[] {
 }
 
 export function putBuild(state: NodeState, id: string, body: unknown): BuildStatus {
-  const { credential, image, ...spec } = valid(BuildSpec.safeParse(body));
+  const { credential, image, machine_id: machineId, ...spec } = valid(BuildSpec.safeParse(body));
   const known = state.builds.get(id);
   if (known && JSON.stringify(known.spec) !== JSON.stringify(spec))
     throw new Refusal("build_conflict", `build ${id} exists with other parameters`);
@@ -73,6 +76,7 @@ export function putBuild(state: NodeState, id: string, body: unknown): BuildStat
     spec,
     credential,
     image: image ?? known?.status.image?.reference,
+    machineId,
     status: { build_id: id, state: "queued" },
     log: known?.log ?? [],
     over: new AbortController(),
@@ -108,10 +112,33 @@ async function runBuild(state: NodeState, build: FakeBuild): Promise<void> {
     aborted.catch(() => {});
     signal.throwIfAborted();
     await Promise.race([Promise.resolve(state.onBuild(id, stage)), aborted]);
-    if (stage === "pull") pull(state, build);
+    if (stage === "pull") await (build.spec.layout === undefined ? pull : readLayout)(state, build);
   }
   const { progress: _, ...done } = build.status;
   build.status = { ...done, state: "ready", disk_sha256: sha256(id), sizes: [...build.spec.sizes] };
+}
+
+/** The fake reads the index of a layout alone, whose content stands for the image's. */
+async function readLayout({ machines }: NodeState, build: FakeBuild): Promise<void> {
+  const { reference, layout = "" } = build.spec;
+  const machine = machines.get(build.machineId ?? "");
+  if (machine?.state !== "running")
+    throw new BuildFailed({ word: "internal", message: "the machine is away", is_transient: true });
+  const index = await locate(machine, `${layout}/index.json`)
+    .then((path) => readFile(path))
+    .catch(() => undefined);
+  if (!index)
+    throw new BuildFailed({
+      ...{ word: "image_not_found", is_transient: false },
+      message: "the layout has no regular file oci-layout",
+    });
+  const digest = `sha256:${createHash("sha256").update(index).digest("hex")}`;
+  const bytes = { done: index.length, total: index.length };
+  build.status = {
+    ...build.status,
+    progress: { layers: { done: 1, total: 1 }, bytes },
+    image: { reference: `${reference}@${digest}`, manifest_digest: digest },
+  };
 }
 
 /** An image by its reference. One with a digest is found without it too, if the image has that. */

@@ -1,4 +1,6 @@
 /** Deaths of control at every point of an import: the next process finishes it, and the node has nothing that no row names. */
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, killSweepingAt, withMortal } from "../../test-support/mortal-control.ts";
@@ -77,6 +79,27 @@ test("an import that fails is over after a death, and nothing of it stays on the
     status: "failed",
     build_error: expect.stringMatching(/^image_not_found: /),
   });
+});
+
+test("an import of a session's layout that is cut off is read from the session again", {
+  timeout: LONG_MS,
+}, async () => {
+  const id = await control.createLive({});
+  const machine = control.node.machines.get(`${id}-1`);
+  await machine?.withFiles();
+  await mkdir(join(machine?.dir ?? "", "workspace/image"));
+  await writeFile(join(machine?.dir ?? "", "workspace/image/index.json"), "{}");
+  const body = { name: "deb", from_layout: { session_id: id, path: "image" } };
+  expect((await control.ask("POST /v1/templates", { body })).status).toBe(202);
+  await killSweepingAt(control, "build.attempt");
+  await forgetDead();
+  await killSweepingAt(control, "build.begun");
+  // The node's daemon dies as well, and has forgotten which machine it was.
+  await control.node.restart();
+  await forgetDead();
+  await finish("ready");
+  expect(control.node.builds.size).toBe(1);
+  await control.ask(`DELETE /v1/sessions/${id}`);
 });
 
 test("three deaths before anything has begun end an import", { timeout: LONG_MS }, async () => {

@@ -3,9 +3,11 @@ import { type BuildProgress, LIMITS } from "@vivarium/contract/api";
 import type { BuildStatus } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { ApiError } from "../errors/api-error.ts";
 import { loginFor, type RegistryLogin } from "../registries/login-for.ts";
 import type { BuildRow } from "../templates/build-store.ts";
 import type { BuildDeps } from "./deps.ts";
+import { failureOfSession, findLayout, keepAwake } from "./layout.ts";
 import { failBuild, keepBuilt, settleFailure } from "./settle.ts";
 import { beginAttempt, noteImage, noteProgress } from "./store.ts";
 
@@ -13,6 +15,21 @@ import { beginAttempt, noteImage, noteProgress } from "./store.ts";
 const LOOK_MS = 500;
 
 export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: AbortSignal): Promise<void> {
+  const release = keepAwake(deps, build);
+  try {
+    await follow(deps, build, { stopping, onImage: release });
+  } finally {
+    release();
+  }
+}
+
+interface Following {
+  stopping: AbortSignal;
+  /** Called once the node has all of the image. */
+  onImage: () => void;
+}
+
+async function follow(deps: BuildDeps, build: BuildRow, { stopping, onImage }: Following): Promise<void> {
   const { db, nodes } = deps;
   const { id } = build;
   let status = await nodes.findBuild(id);
@@ -26,6 +43,7 @@ export async function followBuild(deps: BuildDeps, build: BuildRow, stopping: Ab
   const deadline = performance.now() + LIMITS.templateBuildMs;
   while (status.state === "queued" || status.state === "building") {
     await keepImage(db, build, status);
+    if (status.stage !== undefined && status.stage !== "pull") onImage();
     if (!(await noteProgress(db, id, progressOf(status)))) return await nodes.deleteBuild(id);
     if (performance.now() > deadline) {
       await nodes.deleteBuild(id);
@@ -67,10 +85,19 @@ async function begin(deps: BuildDeps, build: BuildRow): Promise<BuildStatus | un
   if (!(await beginAttempt(db, id))) return undefined;
   build.attempts += 1;
   crashPoint("build.attempt");
+  const layout = await findLayout(deps, build).catch((error: unknown) => {
+    if (error instanceof ApiError) return error;
+    throw error;
+  });
+  if (layout instanceof ApiError) {
+    await settleFailure(deps, build, { failure: failureOfSession(layout) });
+    return undefined;
+  }
   const status = await nodes.putBuild(id, {
-    ...{ reference, sizes },
+    ...{ reference, sizes, ...layout },
     ...(login && { credential: login }),
-    ...(image !== null && { image }),
+    // A layout is what its session has written by now.
+    ...(image !== null && build.layout === null && { image }),
   });
   crashPoint("build.begun");
   return status;
@@ -78,8 +105,9 @@ async function begin(deps: BuildDeps, build: BuildRow): Promise<BuildStatus | un
 
 async function loginOf(
   deps: BuildDeps,
-  { id, org_id: orgId, credentials_of: projectId, reference }: BuildRow,
+  { id, org_id: orgId, credentials_of: projectId, reference, layout }: BuildRow,
 ): Promise<RegistryLogin | "sealed" | undefined> {
+  if (layout !== null) return undefined;
   const [registry = ""] = reference.split("/");
   return await loginFor(deps, { orgId, projectId }, registry).catch((err: unknown) => {
     deps.log.error({ err, build_id: id }, "the credential for a registry cannot be opened");

@@ -1,4 +1,4 @@
-/** Queues a build that makes a version of a template of a container image. */
+/** Queues a build that makes a version of a template of a container image, from a registry or from a session. */
 import { LIMITS, type Template, type TemplateImport } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -18,6 +18,7 @@ import { getTemplate } from "../templates/get.ts";
 import { takeVersion } from "../templates/keep.ts";
 import { assertNameIsFree, BASE_TEMPLATE } from "../templates/official.ts";
 import type { BuildDeps } from "./deps.ts";
+import { type LayoutName, nameLayout } from "./layout.ts";
 import { ALL_BUILDS } from "./run-builds.ts";
 import { countUnfinished, deleteFailed, insertBuild, lockQueue } from "./store.ts";
 
@@ -28,9 +29,10 @@ const RETRY_S = 30;
 export async function importTemplate(
   deps: BuildDeps,
   principal: Principal,
-  { body: { name, description, from_image }, by }: { body: TemplateImport; by: Caller },
+  { body: { name, description, ...from }, by }: { body: TemplateImport; by: Caller },
 ): Promise<Template> {
-  const reference = readImage(from_image);
+  const source = await readSource(deps, principal, from);
+  const { reference, session_id } = source;
   // A node that is away at the moment begins the build when it is back. One that was never reached is asked with patience.
   const info = (await deps.node.current()) ?? (await deps.node.refresh().catch(() => undefined));
   assertNameIsFree(info, name);
@@ -41,7 +43,7 @@ export async function importTemplate(
     org_id: orgId,
     project_id: scopedProjectId ?? defaultProjectId,
     credentials_of: scopedProjectId,
-    ...{ name, description: description ?? null, reference, sizes },
+    ...{ name, description: description ?? null, ...source, sizes },
   };
   const version = await deps.db.transaction().execute(async (tx) => {
     await lockQueue(tx);
@@ -52,7 +54,8 @@ export async function importTemplate(
     const facts = { name, version: String(next) };
     await appendEvent(tx, { type: "template.queued", orgId, projectId: build.project_id, data: facts });
     const meta = { version: facts.version, image: reference };
-    await appendEntry(deps, tx, { by, action: "template.import", target: name, meta });
+    const entry = { by, action: "template.import", target: name, meta } as const;
+    await appendEntry(deps, tx, { ...entry, ...(session_id !== null && { sessionId: session_id }) });
     return next;
   });
   crashPoint("template_import.commit");
@@ -61,6 +64,18 @@ export async function importTemplate(
     deps.log.warn({ err, build_id: build.id }, "the job of a build is added by the sweep"),
   );
   return await getTemplate(deps, scopeOf(principal), `${name}@${version}`);
+}
+
+async function readSource(
+  deps: BuildDeps,
+  principal: Principal,
+  { from_image: image, from_layout: layout }: Pick<TemplateImport, "from_image" | "from_layout">,
+): Promise<LayoutName> {
+  if (image != null && layout != null)
+    throw new ApiError("validation", "from_layout: is accepted without from_image only");
+  if (layout != null) return await nameLayout(deps, scopeOf(principal), layout);
+  if (image != null) return { reference: readImage(image), session_id: null, layout: null };
+  throw new ApiError("validation", "from_image: must be a reference of an image, got nothing");
 }
 
 /** The reference in full. */

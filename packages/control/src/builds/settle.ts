@@ -48,7 +48,7 @@ export async function keepBuilt(deps: BuildDeps, build: BuildRow, status: BuildS
 export async function settleFailure(
   deps: BuildDeps,
   build: BuildRow,
-  { failure }: BuildStatus,
+  { failure }: Pick<BuildStatus, "failure">,
 ): Promise<void> {
   const { word, message, is_transient: mayPass, retry_after_ms: afterMs } = failure ?? UNKNOWN;
   const isOld = Date.now() - build.created_at.getTime() > RATE_LIMITED_AGE_MS;

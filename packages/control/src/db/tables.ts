@@ -300,6 +300,8 @@ export interface TemplateBuildTable {
   version: number;
   description: string | null;
   reference: string;
+  session_id: string | null;
+  layout: string | null;
   credentials_of: string | null;
   sizes: string[];
   state: Generated<"queued" | "building" | "ready" | "failed">;

@@ -13,6 +13,7 @@ export type QueuedRow = BuildRow & { position: number | null };
 const COLUMNS = sql.raw(
   [
     ...["id", "org_id", "project_id", "seq", "name", "version", "description", "reference", "credentials_of"],
+    ...["session_id", "layout"],
     ...[
       "sizes",
       "state",

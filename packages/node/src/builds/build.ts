@@ -12,6 +12,8 @@ export interface Build {
   credential: BuildSpec["credential"];
   /** The image that an earlier attempt, perhaps of another node, has found behind the reference. */
   image: BuildSpec["image"];
+  /** The machine that has the layout, if the image comes from one. In memory alone. */
+  machineId?: string | undefined;
   /** Aborts when the build is deleted, or its daemon ends. */
   over: AbortController;
   /** Settled while nothing works for the build. */

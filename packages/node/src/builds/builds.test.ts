@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { NodeError } from "../node-error.ts";
 import type { Build } from "./build.ts";
 import { become } from "./build.ts";
 import { BuildError } from "./build-error.ts";
@@ -75,6 +76,24 @@ it("runs builds one at a time in the order of their calls", async () => {
   const again = await builds.put(three, SPEC);
   expect(again).toMatchObject({ build_id: three, state: "building" });
   expect(again).not.toHaveProperty("failure");
+  await builds.close();
+});
+
+it("begins a build of a layout again with the machine that has it by now", async () => {
+  const { builds, beganOf, until } = await open();
+  const spec = { ...SPEC, layout: "/workspace/image" };
+  const machine = (digit: number) => `${"a".repeat(21)}-${digit}`;
+  await builds.put(idOf(1), { ...spec, machine_id: machine(1) });
+  const { build, end } = await beganOf(idOf(1));
+  expect(build.machineId).toBe(machine(1));
+  expect(await readFile(path.join(dirOf(idOf(1)), "build.json"), "utf8")).not.toContain(machine(1));
+  end(new NodeError("machine_held", "it is held"));
+  await until(idOf(1), "failed");
+  await builds.put(idOf(1), { ...spec, machine_id: machine(2) });
+  await vi.waitFor(async () => expect((await beganOf(idOf(1))).build.machineId).toBe(machine(2)));
+  await expect(builds.put(idOf(1), { ...spec, layout: "/workspace/other" })).rejects.toMatchObject({
+    code: "build_conflict",
+  });
   await builds.close();
 });
 

@@ -66,7 +66,8 @@ export class Builds {
     return { lines: [...this.#known(id).log.lines] };
   }
 
-  async put(id: string, { credential, image, ...spec }: BuildSpec): Promise<BuildStatus> {
+  async put(id: string, body: BuildSpec): Promise<BuildStatus> {
+    const { credential, image, machine_id: machineId, ...spec } = body;
     return await this.#calls.run(id, async () => {
       if (this.#isClosed) throw new NodeError("internal", "the node's daemon ends");
       const known = this.#builds.get(id);
@@ -78,6 +79,7 @@ export class Builds {
       const build = await this.#queue(id, spec, known?.log);
       build.credential = credential;
       build.image = image ?? known?.status.image?.reference;
+      build.machineId = machineId;
       this.#startNext();
       return this.#statusOf(build);
     });

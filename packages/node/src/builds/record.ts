@@ -1,11 +1,11 @@
-/** The record of a build in its folder: what was asked for, without the credential, and how far it came. */
+/** The record of a build in its folder: what was asked for, without credential and machine, and how far it came. */
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { BuildSpec, BuildStatus } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
 
-const KeptSpec = BuildSpec.omit({ credential: true, image: true });
+const KeptSpec = BuildSpec.omit({ credential: true, image: true, machine_id: true });
 /** A spec as it is kept on disk. The image that it means is part of the status. */
 export type KeptSpec = z.infer<typeof KeptSpec>;
 

@@ -1,5 +1,5 @@
 /**
- * Makes a template of an image: pulls it, has a builder unpack it, digests the disk and bakes a baseline in each size. An
+ * Makes a template of an image: pulls it, or reads it out of a machine, has a builder unpack it, digests the disk and bakes a baseline in each size. An
  * attempt that ends anywhere leaves what was pulled, with which the next one continues; everything else begins anew.
  */
 import { mkdir, rm } from "node:fs/promises";
@@ -10,13 +10,15 @@ import type { BuildStage, BuildStatus } from "@vivarium/contract/node";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
-import { type PulledImage, pullImage } from "@vivarium/oci/pull-image";
+import { pullLayout } from "@vivarium/oci/image-layout";
+import { type PulledImage, type PullInput, pullImage } from "@vivarium/oci/pull-image";
 import { normalRegistry, parseReference } from "@vivarium/oci/reference";
 import { bakeBaseline } from "../snapshots/bake.ts";
 import { type Build, become } from "./build.ts";
 import { BUILDER_MB } from "./builder.ts";
 import type { BuildDeps } from "./deps.ts";
 import { environmentOf, notesOn } from "./image-settings.ts";
+import { openerOf } from "./layout-files.ts";
 import { TARGET_BYTES } from "./target-disk.ts";
 import { type UnpackedImage, unpackImage } from "./unpack-image.ts";
 import { waitForMemory } from "./wait-for-memory.ts";
@@ -81,19 +83,16 @@ function report(build: Build, progress: NonNullable<BuildStatus["progress"]>): v
 }
 
 async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<PulledImage> {
-  const { over, log } = build;
-  const reference = build.image ?? build.spec.reference;
-  await enter(build, "pull", `fetching ${reference}`);
+  const { spec, over, log } = build;
+  const reference = build.image ?? spec.reference;
+  await enter(build, "pull", `${spec.layout === undefined ? "fetching" : "reading"} ${reference}`);
   const directory = layersDir(build.dir);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const space = reserveLayers(deps, build, undo);
   let done = 0;
-  const image = await pullImage({
-    reference,
+  const image = await obtain(deps, build, {
     directory,
-    dial: deps.dial,
     signal: space.signal,
-    ...credentialOf(build),
     // An attempt after this one pulls the same image.
     onResolved: async ({ reference, manifestDigest: manifest_digest }) => {
       await become(build, { ...build.status, image: { reference, manifest_digest } });
@@ -111,6 +110,23 @@ async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<Pul
   over.signal.throwIfAborted();
   for (const note of notesOn(image.config)) log.add(`pull: ${note}`);
   return image;
+}
+
+/** From its registry, or from the layout in a machine. */
+async function obtain(
+  deps: BuildDeps,
+  build: Build,
+  input: Omit<PullInput, "reference" | "dial">,
+): Promise<PulledImage> {
+  const { reference, layout } = build.spec;
+  if (layout !== undefined)
+    return await pullLayout({ ...input, reference, open: openerOf(deps, build, layout) });
+  return await pullImage({
+    ...input,
+    reference: build.image ?? reference,
+    dial: deps.dial,
+    ...credentialOf(build),
+  });
 }
 
 /** The credential is for its registry alone: without one of this registry the image is asked for without any. */
