@@ -15,6 +15,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["access", "jobs"],
     ["http"],
     ["audit", "fleet", "secrets", "storage", "connection-records", "artifact-records"],
+    ["archive-records"],
     ["sessions", "registries"],
     ["events", "deadlines", "leases", "keys", "projects", "tokens"],
     ["operations", "volumes"],
@@ -23,7 +24,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["moves"],
     ["checkpoints", "templates", "guest", "previews"],
     ["starts", "exec", "files", "terminals", "service"],
-    ["artifacts", "builds", "processes", "runs", "saved-state"],
+    ["artifacts", "archives", "builds", "processes", "runs", "saved-state"],
     ["upkeep"],
   ],
   node: [

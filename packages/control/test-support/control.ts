@@ -173,6 +173,8 @@ export async function startControl({
   volumeSizes?: VolumeSizes;
   kekSource?: KekSource | undefined;
   objects?: ObjectSettings;
+  hasArchives?: boolean;
+  requireDurablePause?: boolean;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new FakeNode({ isScripted: true });

@@ -12,7 +12,7 @@ let control: Control;
 /** The key of requests whose entries mark a moment, so that they use up no other key's denials. */
 let marker: string;
 beforeAll(async () => {
-  control = await startControl();
+  control = await startControl({ hasArchives: true });
   marker = await control.addKey({ orgId: (await control.ask("GET /v1/org")).body.org_id });
   control.node.onGuest = answerGuest;
   await control.app.server.listen({ host: "127.0.0.1", port: 0 });
@@ -78,6 +78,7 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["exposePort", "POST /v1/sessions/:id/expose", { port: 3000 }],
   ["unexposePort", "POST /v1/sessions/:id/unexpose", { port: 3000 }],
   ["createCheckpoint", "POST /v1/sessions/:id/checkpoints", {}],
+  ["retryArchive", "POST /v1/sessions/:paused/archive/retry"],
   ["restoreSession", "POST /v1/sessions/:id/restore", { checkpoint_id: ":cid" }],
   ["startCheckpoint", "POST /v1/checkpoints/:cid/sessions"],
   ["deleteCheckpoint", "DELETE /v1/checkpoints/:cid"],

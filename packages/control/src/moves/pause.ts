@@ -5,12 +5,12 @@ import type { Scope } from "../access/principal.ts";
 import { appendEntry } from "../audit/append.ts";
 import { readDeadlineTime } from "../db/time.ts";
 import { saveWakeAt } from "../deadlines/wake-at.ts";
-import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { canArchive, explainNotDurable, NO_COLD_TIER, refusePause } from "./archive-first.ts";
 import type { MoveDeps } from "./deps.ts";
 import { claimAndPause, type Paused } from "./pause-machine.ts";
 
@@ -41,11 +41,9 @@ async function decideAndPause(
   }
   if (session.state !== "live") throw notUsable(session);
   if (session.op !== null) return BUSY;
-  if (deps.requireDurablePause) {
-    throw new ApiError(
-      "archive_unavailable",
-      "this server is set to pause durably only and has no archive to pause to; the session goes on running",
-    );
+  if (deps.requireDurablePause && !canArchive(deps)) {
+    await refusePause(deps, session, "pause", NO_COLD_TIER);
+    throw explainNotDurable(NO_COLD_TIER);
   }
   const why = { event: "pause" as const, by, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
   return await claimAndPause(deps, session, why);

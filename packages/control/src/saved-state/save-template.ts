@@ -32,6 +32,7 @@ export async function saveTemplate(
   }
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
+    archive: "template",
     prefix: "tpl_",
     check: (session) => requireStateKey(deps, session),
     find: findVersionById,
