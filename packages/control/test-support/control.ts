@@ -48,6 +48,7 @@ export class Control {
     tickMs: number;
     isAlone: boolean;
     kekSource: KekSource | undefined;
+    hasArchives?: boolean;
   };
 
   constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {

@@ -44,6 +44,10 @@ async function fetchSnapshot(deps: FetchDeps, snapshotId: string, signal: AbortS
 }
 
 async function fetchArchive(deps: FetchDeps, archive: Archive, signal: AbortSignal): Promise<void> {
+  if (archive.state !== "complete")
+    throw new NodeError("refused", `the archive ${archive.id}, which others need, was found damaged`, {
+      code: "archive_unusable",
+    });
   const base = archive.base_archive === null ? undefined : await findArchive(deps.db, archive.base_archive);
   try {
     await unpack(deps, archive, base, signal);

@@ -1,5 +1,5 @@
 /** Archives of saved states, with a node that packs and unpacks files of its own. */
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { FakeNode } from "@vivarium/contract/test-support/node";
 import { DirectoryStore } from "@vivarium/objects/directory-store";
@@ -8,6 +8,8 @@ import { type Answer, Control, eventually, startControl } from "../../test-suppo
 import { silentLog } from "../../test-support/database.ts";
 import { createApp } from "../app.ts";
 import { openDatabase } from "../db/pool.ts";
+import { Keyring } from "../secrets/keyring.ts";
+import { readBackArchives } from "./read-back.ts";
 import { removeOrphanChunks } from "./remove-objects.ts";
 import { leaseSpace, releaseSpace } from "./store.ts";
 
@@ -390,8 +392,30 @@ test("objects of archives are sealed: the store sees nothing of a session's cont
   const store = await openStore();
   for await (const { key } of store.list("")) {
     const fetched = await store.get(key);
-    for await (const piece of fetched?.content ?? []) expect(Buffer.from(piece).includes("hunter2")).toBe(false);
+    for await (const piece of fetched?.content ?? [])
+      expect(Buffer.from(piece).includes("hunter2")).toBe(false);
   }
   await store.close();
-  rmSync(path.join(control.settings.controlDir, "unused"), { force: true });
+});
+
+test("a check of what is stored finds a damaged object, and the state is packed again", async () => {
+  const id = await pausedWith("to be checked");
+  await untilArchived(id);
+  const [{ space_id: space }] = await rows("select space_id from archives where session_id = $1", [id]);
+  const names = objectNames().filter((name) => name.includes(space));
+  for (const name of names) writeFileSync(path.join(objectsDir(), name), "nonsense");
+  const { keyring } = await Keyring.load(control.settings.kekSource, false);
+  const [objects, db] = [
+    await openStore(),
+    openDatabase({ url: control.settings.databaseUrl, log: silentLog }),
+  ];
+  const check = async () => {
+    const found = await Array.fromAsync(readBackArchives({ db, objects, keyring }, async () => {}));
+    return found.filter((one) => one.id === space).flatMap(({ damages }) => damages);
+  };
+  expect(await check()).toHaveLength(1);
+  await untilArchived(id);
+  await eventually(async () => expect(await check()).toEqual([]), WITHIN_MS);
+  await objects.close();
+  await db.destroy();
 });

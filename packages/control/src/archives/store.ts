@@ -288,3 +288,33 @@ export async function listUnarchived(
     limit 500`.execute(db);
   return rows;
 }
+
+export async function listComplete(db: Queries, after: string): Promise<Archive[]> {
+  return await selectArchives(db)
+    .where("state", "=", "complete")
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(100)
+    .execute();
+}
+
+/** Bytes of all archives, before compression. */
+export async function sumOfArchives(db: Queries): Promise<number> {
+  const { sum } = await db
+    .selectFrom("archives")
+    .select(sql<number>`coalesce(sum(differing_bytes), 0)::bigint`.as("sum"))
+    .where("state", "=", "complete")
+    .executeTakeFirstOrThrow();
+  return sum;
+}
+
+/** Lets an archive that was found damaged be packed again, unless its state is in the object store alone. */
+export async function packAgain(db: Queries, id: string): Promise<void> {
+  await db
+    .updateTable("archives")
+    .set({ state: "pending", tries: 0, contents: null, chunks: null, uploaded_at: null })
+    .where("id", "=", id)
+    .where("state", "=", "complete")
+    .where("is_cold", "=", false)
+    .execute();
+}
