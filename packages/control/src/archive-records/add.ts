@@ -16,13 +16,13 @@ const SERVICE = "service";
 /** Most bases below an archive: all of them are fetched for it. */
 const MOST_DEPTH = 3;
 
-export interface AddDeps {
+interface AddDeps {
   keyring: Keyring;
   /** Whether saved states are kept in the object store. */
   hasArchives: boolean;
 }
 
-export interface Saved {
+interface Saved {
   kind: "pause" | "checkpoint" | "template";
   session: { id: string; org_id: string; project_id: string | null; origin_snapshot_id: string | null };
   snapshot: Pick<SnapshotStatus, "snapshot_id" | "baseline_id">;

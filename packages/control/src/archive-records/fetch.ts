@@ -5,7 +5,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { type PlaceDeps, placeOf } from "./place.ts";
 import { type Archive, findArchive, findArchiveOf, saveIsCold } from "./store.ts";
 
-export interface FetchDeps extends PlaceDeps {
+interface FetchDeps extends PlaceDeps {
   nodes: NodeClient;
 }
 

@@ -12,7 +12,7 @@ export interface PlaceDeps {
   keyring: Keyring;
 }
 
-export interface Place {
+interface Place {
   archiveId: string;
   key: Buffer;
   secret: Buffer;

@@ -3,7 +3,7 @@ import { type Insertable, type Selectable, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ArchiveSpaceTable, ArchiveTable } from "../db/tables.ts";
 
-export type ArchiveRow = Selectable<ArchiveTable>;
+type ArchiveRow = Selectable<ArchiveTable>;
 export type SpaceRow = Selectable<ArchiveSpaceTable>;
 
 /** All columns but the names of chunks, of which there may be many thousands. */

@@ -16,7 +16,7 @@ type ReadBackDeps = PlaceDeps & { db: Database };
 const OF_THE_OBJECT: ReadonlySet<string> = new Set(["missing", "cut_short", "too_long", "altered"]);
 const LEASE_MS = 600_000;
 
-export interface ReadArchive {
+interface ReadArchive {
   /** Its space, by which an operator finds it: archives of one session share chunks. */
   id: string;
   damages: string[];

@@ -9,7 +9,7 @@ import { findSpace, type SpaceRow } from "../archive-records/store.ts";
 import type { Database } from "../db/pool.ts";
 import { keepOnlyNamed, keepOnlySpaces, leaseSpace, listSpaces, releaseSpace } from "./store.ts";
 
-export interface RemovalDeps {
+interface RemovalDeps {
   db: Database;
   objects: ObjectStore;
 }

@@ -61,7 +61,7 @@ export async function beginAttempt(tx: Queries, id: string): Promise<Archive | u
   return begun && (await selectArchives(tx).where("id", "=", id).executeTakeFirst());
 }
 
-export interface PackedRow {
+interface PackedRow {
   contents: Buffer;
   chunks: Buffer;
   differing_bytes: number;
