@@ -120,7 +120,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   archiveRetryMs: "until an archive that is `failed` is tried again",
   archiveGraceMs: "how long the archive of a baseline stays that no other archive needs",
   durablePauseMs: "how long a pause waits for its archive where pauses must be durable",
-  diskFreeShare: "share of a node's disk that is kept free of saved states which are in the object store, too",
+  diskFreeShare:
+    "share of a node's disk that is kept free of saved states which are in the object store, too",
   diskFreeBytes: "bytes of a node's disk that are kept free of them, if that is more",
   stateUnusedMs: "how long a saved state stays on its node after its last use, however little disk is left",
   egressEntries: "entries of an egress policy",

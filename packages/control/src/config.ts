@@ -121,7 +121,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     /** No other control plane serves this database, as the supervisor or the operator declares. */
     isAlone: env.VIV_SOLE_CONTROL === "1",
     /** Whether saved states are kept in the object store, too: by default in a bucket, and not in a directory of the same disk. */
-    hasArchives: env.VIV_ARCHIVES === undefined ? environment.VIV_OBJECTS !== undefined : env.VIV_ARCHIVES === "1",
+    hasArchives:
+      env.VIV_ARCHIVES === undefined ? environment.VIV_OBJECTS !== undefined : env.VIV_ARCHIVES === "1",
     /** Every pause waits until its archive is complete, or is refused: see `MoveDeps`. */
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     /** Crash point at which this process kills itself, in tests. */

@@ -72,7 +72,8 @@ async function baseOf(
   });
 }
 
-interface Wanted extends Pick<Archive, "org_id" | "project_id" | "kind" | "session_id" | "snapshot_id" | "baseline_id"> {
+interface Wanted
+  extends Pick<Archive, "org_id" | "project_id" | "kind" | "session_id" | "snapshot_id" | "baseline_id"> {
   owner: string;
   base: Archive | undefined;
 }

@@ -62,7 +62,11 @@ export async function setBase(
   await db.updateTable("archives").set(base).where("id", "=", id).execute();
 }
 
-export async function saveIsCold(db: Queries, snapshotIds: readonly string[], isCold: boolean): Promise<void> {
+export async function saveIsCold(
+  db: Queries,
+  snapshotIds: readonly string[],
+  isCold: boolean,
+): Promise<void> {
   if (snapshotIds.length === 0) return;
   await db
     .updateTable("archives")

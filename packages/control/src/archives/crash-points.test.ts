@@ -54,7 +54,9 @@ test("an upload that is cut off at any point is finished", { timeout: LONG_MS },
   // The first to be settled is the baseline.
   await killSweepingAt(control, "archive.settled");
   await finish(async () => expect(await stateOf(id)).toBe("complete"));
-  const complete = await rows("select 1 from events where session_id = $1 and type = 'archive.complete'", [id]);
+  const complete = await rows("select 1 from events where session_id = $1 and type = 'archive.complete'", [
+    id,
+  ]);
   expect(complete).toHaveLength(1);
 });
 

@@ -21,7 +21,10 @@ export async function freeDisk({ db, nodes, log }: FreeDeps): Promise<void> {
     if (wanted <= 0) return;
     // Race: an operation may begin meanwhile. It finds the state gone, and fetches it.
     if (!(await listFreeable(db, [id])).has(id)) continue;
-    log.info({ snapshot_id: id, bytes }, "the disk is short of room: a saved state is in the object store only");
+    log.info(
+      { snapshot_id: id, bytes },
+      "the disk is short of room: a saved state is in the object store only",
+    );
     await nodes.deleteSnapshot(id);
     crashPoint("archive.freed");
     wanted -= bytes;

@@ -55,8 +55,7 @@ function requirePaused({ state, snapshot_id: id }: SessionRow): string {
   );
 }
 
-const isComplete = () =>
-  new ApiError("conflict", "the session's saved state is in the object store already");
+const isComplete = () => new ApiError("conflict", "the session's saved state is in the object store already");
 const notHere = () =>
   new ApiError("conflict", "the session's saved state is not on its node any more, so it cannot be archived");
 const noColdTier = () =>

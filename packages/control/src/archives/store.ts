@@ -76,7 +76,14 @@ export async function complete(
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable("archives")
-    .set({ ...packed, state: "complete", error: null, failed_at: null, uploaded_at: sql<Date>`now()`, tries: 0 })
+    .set({
+      ...packed,
+      state: "complete",
+      error: null,
+      failed_at: null,
+      uploaded_at: sql<Date>`now()`,
+      tries: 0,
+    })
     .where("id", "=", id)
     .where("state", "=", "pending")
     .where("attempt", "=", attempt)
@@ -175,7 +182,12 @@ export async function deleteEmptySpaces(db: Queries): Promise<Pick<SpaceRow, "id
  * Takes the lease of a space for a sweep, or renews the one that has lasted until `held`. Returns until when it lasts. Undefined
  * if something is to be packed into the space, if another sweep has it, or if it is gone.
  */
-export async function leaseSpace(tx: Queries, id: string, ms: number, held?: Date): Promise<Date | undefined> {
+export async function leaseSpace(
+  tx: Queries,
+  id: string,
+  ms: number,
+  held?: Date,
+): Promise<Date | undefined> {
   const space = await tx
     .selectFrom("archive_spaces")
     .select(["swept_until", sql<boolean>`coalesce(swept_until > now(), false)`.as("is_swept")])
@@ -268,7 +280,9 @@ export async function listFreeable(db: Queries, snapshotIds: readonly string[]):
 export async function saveWhereStatesAre(db: Queries, listed: readonly string[]): Promise<void> {
   await sql`
     update archives set is_cold = not is_cold
-      where state = 'complete' and kind <> 'baseline' and is_cold = (snapshot_id = any(${listed}))`.execute(db);
+      where state = 'complete' and kind <> 'baseline' and is_cold = (snapshot_id = any(${listed}))`.execute(
+    db,
+  );
 }
 
 /** Saved states among these snapshots that have an owner and no archive. */

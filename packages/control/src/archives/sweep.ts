@@ -2,7 +2,14 @@
 import type { ArchiveDeps } from "./deps.ts";
 import { removalOf } from "./remove-objects.ts";
 import { endUpload } from "./settle.ts";
-import { deleteEmptySpaces, deleteUnowned, listPackable, listRetriable, listStranded, retry } from "./store.ts";
+import {
+  deleteEmptySpaces,
+  deleteUnowned,
+  listPackable,
+  listRetriable,
+  listStranded,
+  retry,
+} from "./store.ts";
 
 type SweepDeps = Pick<ArchiveDeps, "db" | "jobs" | "hasArchives">;
 

@@ -1,5 +1,5 @@
 /** Makes the calls of contract/node that ask back for chunks, and answers from one space of the object store. */
-import { type IncomingMessage, request as httpRequest } from "node:http";
+import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { ChunkStore } from "@vivarium/archive/chunk-store";
 import { serveChunks } from "@vivarium/archive/serve-chunks";
 import { ARCHIVE_KEY_HEADER, SPACE_SECRET_HEADER } from "@vivarium/contract/node";

@@ -52,7 +52,9 @@ export async function untilArchived(
 
 /** Ends the operation as after a refusal by the node. */
 export function notDurable(reason: string): NodeError {
-  return new NodeError("refused", `the saved state is not durable: ${reason}`, { code: "archive_interrupted" });
+  return new NodeError("refused", `the saved state is not durable: ${reason}`, {
+    code: "archive_interrupted",
+  });
 }
 
 export function explainNotDurable(reason: string, cause?: unknown): ApiError {

@@ -15,7 +15,14 @@ import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { noteVolumeSaved } from "../volumes/attach.ts";
-import { canArchive, explainNotDurable, NO_COLD_TIER, notDurable, refusePause, untilArchived } from "./archive-first.ts";
+import {
+  canArchive,
+  explainNotDurable,
+  NO_COLD_TIER,
+  notDurable,
+  refusePause,
+  untilArchived,
+} from "./archive-first.ts";
 import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { commitMove } from "./save-move.ts";
@@ -39,7 +46,7 @@ export async function claimAndPause(
 ): Promise<Paused | typeof BUSY> {
   if (deps.requireDurablePause && !canArchive(deps)) {
     await refusePause(deps, session, why.event ?? "pause", NO_COLD_TIER);
-    return BUSY;
+    throw explainNotDurable(NO_COLD_TIER);
   }
   await requireStateKey(deps, session);
   const input = { snapshot_id: `pau_${randomId()}`, ...why };

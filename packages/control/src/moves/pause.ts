@@ -10,7 +10,6 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { canArchive, explainNotDurable, NO_COLD_TIER, refusePause } from "./archive-first.ts";
 import type { MoveDeps } from "./deps.ts";
 import { claimAndPause, type Paused } from "./pause-machine.ts";
 
@@ -41,10 +40,6 @@ async function decideAndPause(
   }
   if (session.state !== "live") throw notUsable(session);
   if (session.op !== null) return BUSY;
-  if (deps.requireDurablePause && !canArchive(deps)) {
-    await refusePause(deps, session, "pause", NO_COLD_TIER);
-    throw explainNotDurable(NO_COLD_TIER);
-  }
   const why = { event: "pause" as const, by, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
   return await claimAndPause(deps, session, why);
 }
