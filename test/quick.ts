@@ -20,6 +20,7 @@ export const QUICK = [
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
+  "packages/control/src/archives/{in-bucket,upkeep}.test.ts",
   "packages/control/src/terminals/detach.test.ts",
   "packages/gateway/src/egress/{survival,sent-ahead}.test.ts",
   "packages/node/src/network/{networks,ruleset}.test.ts",

@@ -84,11 +84,9 @@ export const CRASH_POINTS = [
   "archive.begun",
   "archive.packed",
   "archive.settled",
-  "archive.swept",
   "archive.objects_removed",
   "archive.base_fetched",
   "archive.fetched",
-  "archive.freed",
   "pack.verified",
   "pack.sent",
   "unpack.written",
@@ -98,8 +96,8 @@ export const CRASH_POINTS = [
 type CrashPoint = (typeof CRASH_POINTS)[number];
 
 /**
- * In processes of their own, and not reached by the load, which removes no state that it wakes later:
- * `packages/node/src/archives/deaths.test.ts` dies at them.
+ * Not reached by the load, whose service has no bucket, and which removes no state that it wakes later. `deaths.test.ts` of the
+ * node's archives and `crash-points.test.ts` of control's die at them.
  */
 const OUTSIDE_LOAD: readonly CrashPoint[] = [
   "pack.verified",
@@ -107,6 +105,12 @@ const OUTSIDE_LOAD: readonly CrashPoint[] = [
   "unpack.written",
   "unpack.described",
   "unpack.visible",
+  "archive.begun",
+  "archive.packed",
+  "archive.settled",
+  "archive.objects_removed",
+  "archive.base_fetched",
+  "archive.fetched",
 ];
 export const POINTS_OF_LOAD = CRASH_POINTS.filter((point) => !OUTSIDE_LOAD.includes(point));
 

@@ -1,7 +1,6 @@
 /** Frees the disk of a node that has little left: saved states whose archives are complete leave it, least recently used first. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { NodeInfo, SnapshotStatus } from "@vivarium/contract/node";
-import { crashPoint } from "@vivarium/kit/crash-point";
 import type { ArchiveDeps } from "./deps.ts";
 import { listFreeable, saveWhereStatesAre } from "./store.ts";
 
@@ -26,7 +25,6 @@ export async function freeDisk({ db, nodes, log }: FreeDeps): Promise<void> {
       "the disk is short of room: a saved state is in the object store only",
     );
     await nodes.deleteSnapshot(id);
-    crashPoint("archive.freed");
     wanted -= bytes;
   }
 }

@@ -72,7 +72,6 @@ async function sweepSpace(deps: RemovalDeps, space: Space, options: RemovalOptio
         if (performance.now() > until) return;
         await objects.delete(prefix + name);
       }
-      crashPoint("archive.swept");
     }
   } finally {
     await releaseSpace(db, space.id, held);
