@@ -23,9 +23,10 @@ test("a pause is archived, with an event, and its record says so", async () => {
   expect(snapshot_tier).toBe("hot");
   const [row] = await world.rows("select * from archives where session_id = $1 and kind = 'pause'", [id]);
   expect(row.base_archive).not.toBeNull();
-  const events = await world.rows("select type, data from events where session_id = $1 and type like 'archive.%'", [
-    id,
-  ]);
+  const events = await world.rows(
+    "select type, data from events where session_id = $1 and type like 'archive.%'",
+    [id],
+  );
   expect(events).toEqual([
     { type: "archive.complete", data: { archive_id: row.id, size_bytes: expect.any(Number) } },
   ]);
@@ -87,8 +88,7 @@ test("a damaged archive leaves the session paused, with an error that does not a
     "select org_id || '/archives/' || space_id || '/' as prefix from archives where session_id = $1",
     [id],
   );
-  for (const name of world.objectsWith(prefix))
-    writeFileSync(path.join(world.objectsDir, name), "nonsense");
+  for (const name of world.objectsWith(prefix)) writeFileSync(path.join(world.objectsDir, name), "nonsense");
   await world.withEmptyNode(async (other) => {
     const answer = await other.ask(`POST /v1/sessions/${id}/resume`);
     expect(answer).toMatchObject({ status: 500, body: { code: "internal" } });
@@ -176,7 +176,10 @@ test("a pause without a job gets one, and two acknowledgements of one upload are
     [id],
   );
   await world.untilArchived(id);
-  const events = await world.rows("select 1 from events where session_id = $1 and type = 'archive.complete'", [id]);
+  const events = await world.rows(
+    "select 1 from events where session_id = $1 and type = 'archive.complete'",
+    [id],
+  );
   expect(events).toHaveLength(2);
 });
 
@@ -249,4 +252,3 @@ test("objects of archives are sealed: the store sees nothing of a session's cont
   }
   await store.close();
 });
-

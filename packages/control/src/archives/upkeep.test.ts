@@ -26,9 +26,10 @@ describe("a sweep", () => {
     await world.untilArchived(id);
     const store = await world.openStore();
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-    const [{ space_id: space, org_id: org }] = await world.rows("select * from archives where session_id = $1", [
-      id,
-    ]);
+    const [{ space_id: space, org_id: org }] = await world.rows(
+      "select * from archives where session_id = $1",
+      [id],
+    );
     const stray = `${org}/archives/${space}/${"a".repeat(64)}`;
     const unknown = `${org}/archives/spc_${"0".repeat(21)}/${"b".repeat(64)}`;
     for (const key of [stray, unknown]) await store.put(key, Buffer.from("x"));
@@ -48,7 +49,9 @@ describe("a sweep", () => {
   test("and a packing never have a space at once", async () => {
     const id = await world.pausedWith("first one");
     await world.untilArchived(id);
-    const [{ space_id: space }] = await world.rows("select space_id from archives where session_id = $1", [id]);
+    const [{ space_id: space }] = await world.rows("select space_id from archives where session_id = $1", [
+      id,
+    ]);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const lease = () => db.transaction().execute((tx) => leaseSpace(tx, space, 600_000));
     const held = await lease();
@@ -100,7 +103,10 @@ describe("a disk with little room", () => {
     });
     const forked = await control.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 1 } });
     expect(forked.status).toBe(200);
-    await eventually(async () => expect(await world.record(id)).toMatchObject({ snapshot_tier: "hot" }), WITHIN_MS);
+    await eventually(
+      async () => expect(await world.record(id)).toMatchObject({ snapshot_tier: "hot" }),
+      WITHIN_MS,
+    );
   });
 
   test("refuses to fetch a state, which then stays where it is", async () => {
