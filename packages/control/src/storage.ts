@@ -16,7 +16,7 @@ import { Pace } from "@vivarium/kit/pace";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import type { ObjectStore } from "@vivarium/objects/store";
 import { readBackArchives } from "./archives/read-back.ts";
-import { sumOfArchives } from "./archives/store.ts";
+import { countArchivedBytes } from "./archives/store.ts";
 import { readBackArtifacts } from "./artifacts/read-back.ts";
 import { readConfig } from "./config.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
@@ -61,7 +61,7 @@ async function check(
   const things = await listStored(deps.db);
   const artifacts = things.filter(({ kind, state }) => kind === "artifact" && state !== "failed");
   const ofArtifacts = artifacts.reduce((sum, { size_bytes: bytes }) => sum + (bytes ?? 0), 0);
-  write({ expect: ofArtifacts + (await sumOfArchives(deps.db)) });
+  write({ expect: ofArtifacts + (await countArchivedBytes(deps.db)) });
   const pace = new Pace(bytesPerSecond);
   const progress = setInterval(() => write({ read: pace.bytes }), PROGRESS_MS);
   try {

@@ -8,7 +8,7 @@ import type { Queries } from "../db/pool.ts";
 import { newDataKey } from "../secrets/data-key.ts";
 import type { Kek } from "../secrets/kek-text.ts";
 import type { Keyring } from "../secrets/keyring.ts";
-import { type Archive, findArchiveOf, takeArchive, takeSpace } from "./store.ts";
+import { type Archive, findArchiveOf, setBase, takeArchive, takeSpace } from "./store.ts";
 
 /** Owner of the space of baselines, and the organisation that its objects are below. */
 const BASELINES = "baselines";
@@ -46,13 +46,19 @@ export async function addArchive(
   });
 }
 
-/** The archive of the baseline of an archive, for one whose base the node has no more. Null: there is none. */
-export async function baselineOf(
+/**
+ * Gives an archive another base, because the node does not have that one any more: the baseline, or else nothing, so that the
+ * state is packed whole.
+ */
+export async function changeBase(
   { keyring }: Pick<AddDeps, "keyring">,
   tx: Queries,
-  { baseline_id }: Archive,
-): Promise<Archive | undefined> {
-  return keyring.current && (await baseOf(keyring.current, tx, null, baseline_id ?? undefined));
+  { id, base_archive: was, baseline_id: baseline }: Archive,
+): Promise<void> {
+  const kek = keyring.current;
+  const found = kek && baseline !== null ? await baseOf(kek, tx, null, baseline) : undefined;
+  const base = found?.id === was ? undefined : found;
+  await setBase(tx, id, { base_archive: base?.id ?? null, depth: base ? base.depth + 1 : 0 });
 }
 
 async function baseOf(

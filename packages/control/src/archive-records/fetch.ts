@@ -33,7 +33,7 @@ export async function canFetch({ db }: Pick<FetchDeps, "db">, snapshotId: string
   return (await findArchiveOf(db, snapshotId))?.state === "complete";
 }
 
-/** False if there is no archive that is complete. Repeating the call after a death goes on with what the node has. */
+/** False if there is no archive that is complete. Repeated after a death, the call continues with what the node has. */
 async function fetchSnapshot(deps: FetchDeps, snapshotId: string, signal: AbortSignal): Promise<boolean> {
   const archive = await findArchiveOf(deps.db, snapshotId);
   if (archive?.state !== "complete") return false;

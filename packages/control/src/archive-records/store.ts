@@ -15,19 +15,19 @@ const COLUMNS = [
 ] as const;
 export type Archive = Pick<ArchiveRow, (typeof COLUMNS)[number]>;
 
-export const selectArchives = (db: Queries) => db.selectFrom("archives").select(COLUMNS);
+export const findArchives = (db: Queries) => db.selectFrom("archives").select(COLUMNS);
 
 export async function findArchiveOf(db: Queries, snapshotId: string): Promise<Archive | undefined> {
-  return await selectArchives(db).where("snapshot_id", "=", snapshotId).executeTakeFirst();
+  return await findArchives(db).where("snapshot_id", "=", snapshotId).executeTakeFirst();
 }
 
 export async function findArchive(db: Queries, id: string): Promise<Archive | undefined> {
-  return await selectArchives(db).where("id", "=", id).executeTakeFirst();
+  return await findArchives(db).where("id", "=", id).executeTakeFirst();
 }
 
 export async function findArchivesOf(db: Queries, snapshotIds: readonly string[]): Promise<Archive[]> {
   if (snapshotIds.length === 0) return [];
-  return await selectArchives(db).where("snapshot_id", "in", snapshotIds).execute();
+  return await findArchives(db).where("snapshot_id", "in", snapshotIds).execute();
 }
 
 export async function findSpace(db: Queries, id: string): Promise<SpaceRow | undefined> {

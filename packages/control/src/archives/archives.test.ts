@@ -209,7 +209,7 @@ describe("a service that requires durable pauses", () => {
     expect(body).toMatchObject({ state: "paused", archive: { status: "complete" } });
   });
 
-  test("lets a session go on whose archive fails, says why, and pauses it at another attempt", async () => {
+  test("keeps a session live whose archive fails, says why, and pauses it at another attempt", async () => {
     const id = await strict.createLive();
     await strict.exec(id, ["sh", "-c", "echo before > file"]);
     strict.node.onPack = async (snapshotId) => {

@@ -68,7 +68,7 @@ async function sweepSpace(deps: RemovalDeps, space: Space, options: RemovalOptio
       const names = keys.map((key) => key.slice(prefix.length)).filter((name) => NAME.test(name));
       const named = await keepOnlyNamed(db, space.id, names);
       for (const name of names.filter((one) => !named.has(one))) {
-        // A store that is slow must not be asked to delete when the lease has lapsed. The next sweep goes on.
+        // A store that is slow must not be asked to delete when the lease has lapsed. The next sweep continues.
         if (performance.now() > until) return;
         await objects.delete(prefix + name);
       }

@@ -40,7 +40,7 @@ async function write(tx: Queries, archive: Archive, end: End): Promise<boolean> 
   });
 }
 
-/** Baselines are nobody's. */
+/** Baselines belong to no session. */
 async function emit(tx: Queries, archive: Archive, end: End): Promise<void> {
   if (archive.session_id === null) return;
   const session = { ...archive, id: archive.session_id };

@@ -1,8 +1,10 @@
 /** SQL of the work on archives. */
 import { LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
-import { type Archive, type SpaceRow, selectArchives } from "../archive-records/store.ts";
+import { type Archive, findArchives, type SpaceRow } from "../archive-records/store.ts";
 import type { Queries } from "../db/pool.ts";
+
+const FAILED = "failed";
 
 /**
  * Whether something still has the state of the archive: a session that is paused in it, or is being; a checkpoint; a template.
@@ -58,7 +60,7 @@ export async function beginAttempt(tx: Queries, id: string): Promise<Archive | u
       where base.id = archives.base_archive and base.state = 'complete'))`)
     .returning("id")
     .executeTakeFirst();
-  return begun && (await selectArchives(tx).where("id", "=", id).executeTakeFirst());
+  return begun && (await findArchives(tx).where("id", "=", id).executeTakeFirst());
 }
 
 interface PackedRow {
@@ -100,7 +102,7 @@ export async function fail(
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable("archives")
-    .set({ state: "failed", error, failed_at: sql<Date>`now()` })
+    .set({ state: FAILED, error, failed_at: sql<Date>`now()` })
     .where("id", "=", id)
     .where("state", "=", "pending")
     .where("attempt", "=", attempt)
@@ -133,7 +135,7 @@ export async function listRetriable(db: Queries): Promise<string[]> {
 
 /** Pending archives that differ from one that has failed. */
 export async function listStranded(db: Queries): Promise<Archive[]> {
-  return await selectArchives(db)
+  return await findArchives(db)
     .where("state", "=", "pending")
     .where("base_archive", "in", (eb) =>
       eb.selectFrom("archives as base").select("base.id").where("base.state", "=", "failed"),
@@ -263,7 +265,7 @@ export async function lockSession(tx: Queries, id: string): Promise<void> {
   await tx.selectFrom("sessions").select("id").where("id", "=", id).forUpdate().execute();
 }
 
-/** Of these snapshots, those that can leave the node: their archive is complete, and no operation or create uses them. */
+/** Snapshots among these that can leave the node: their archive is complete, and no operation or create uses them. */
 export async function listFreeable(db: Queries, snapshotIds: readonly string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`
     select snapshot_id as id from archives
@@ -304,7 +306,7 @@ export async function listUnarchived(
 }
 
 export async function listComplete(db: Queries, after: string): Promise<Archive[]> {
-  return await selectArchives(db)
+  return await findArchives(db)
     .where("state", "=", "complete")
     .where("id", ">", after)
     .orderBy("id")
@@ -313,7 +315,7 @@ export async function listComplete(db: Queries, after: string): Promise<Archive[
 }
 
 /** Bytes of all archives, before compression. */
-export async function sumOfArchives(db: Queries): Promise<number> {
+export async function countArchivedBytes(db: Queries): Promise<number> {
   const { sum } = await db
     .selectFrom("archives")
     .select(sql<number>`coalesce(sum(differing_bytes), 0)::bigint`.as("sum"))

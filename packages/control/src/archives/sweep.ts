@@ -29,7 +29,7 @@ export async function retryFailed({ db, hasArchives }: SweepDeps): Promise<void>
 
 /** Destroys the keys of archives that nothing has or needs, and adds the removal of their objects. */
 export async function deleteArchives(deps: SweepDeps): Promise<void> {
-  // What differed from another archive goes first; its base may be needless then.
+  // An archive that differs from another one is deleted first; its base may be needless then.
   while ((await deleteUnowned(deps.db)) > 0);
   for (const space of await deleteEmptySpaces(deps.db))
     await deps.jobs.add("archive_removal", removalOf(space));

@@ -1,4 +1,4 @@
-/** What is done about archives in the background: sweeps, a disk with little room, a check of all that is stored. */
+/** The work on archives in the background: sweeps, a disk that is nearly full, a check of all that is stored. */
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -72,7 +72,7 @@ describe("a sweep", () => {
   });
 });
 
-describe("a disk with little room", () => {
+describe("a disk that is nearly full", () => {
   const info = () => control.node.info;
 
   test("lets go of states that are unused, archived and the least recently used, and of no others", async () => {

@@ -5,9 +5,9 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Packed } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { baselineOf } from "../archive-records/add.ts";
+import { changeBase } from "../archive-records/add.ts";
 import { placeOf } from "../archive-records/place.ts";
-import { type Archive, findArchive, setBase } from "../archive-records/store.ts";
+import { type Archive, findArchive } from "../archive-records/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import type { ArchiveDeps } from "./deps.ts";
@@ -46,21 +46,10 @@ async function pack(
     return await deps.nodes.packSnapshot(archive.snapshot_id, access, signal);
   } catch (error) {
     if (!(error instanceof NodeError) || error.code !== "base_not_found" || !base) throw error;
-    await changeBase(deps, archive, base);
+    // The sweep adds a job for it.
+    await deps.db.transaction().execute((tx) => changeBase(deps, tx, archive));
     return "another base";
   }
-}
-
-/** The node has the base no more: the state differs from its baseline as well, or from nothing. The sweep adds a job. */
-async function changeBase(deps: ArchiveDeps, archive: Archive, was: Archive): Promise<void> {
-  await deps.db.transaction().execute(async (tx) => {
-    const next = await baselineOf(deps, tx, archive);
-    const isOther = next !== undefined && next.id !== was.id;
-    await setBase(tx, archive.id, {
-      base_archive: isOther ? next.id : null,
-      depth: isOther ? next.depth + 1 : 0,
-    });
-  });
 }
 
 function wordsOf(error: unknown): string {

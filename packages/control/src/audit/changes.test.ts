@@ -15,6 +15,10 @@ beforeAll(async () => {
   control = await startControl({ hasArchives: true });
   marker = await control.addKey({ orgId: (await control.ask("GET /v1/org")).body.org_id });
   control.node.onGuest = answerGuest;
+  // An archive that is complete could not be retried.
+  control.node.onPack = () => {
+    throw new Error("nothing is packed");
+  };
   await control.app.server.listen({ host: "127.0.0.1", port: 0 });
 });
 afterEach(() => control.destroyAll());
@@ -78,7 +82,6 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["exposePort", "POST /v1/sessions/:id/expose", { port: 3000 }],
   ["unexposePort", "POST /v1/sessions/:id/unexpose", { port: 3000 }],
   ["createCheckpoint", "POST /v1/sessions/:id/checkpoints", {}],
-  ["retryArchive", "POST /v1/sessions/:paused/archive/retry"],
   ["restoreSession", "POST /v1/sessions/:id/restore", { checkpoint_id: ":cid" }],
   ["startCheckpoint", "POST /v1/checkpoints/:cid/sessions"],
   ["deleteCheckpoint", "DELETE /v1/checkpoints/:cid"],
@@ -132,6 +135,7 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["deleteFile", "DELETE /v1/sessions/:id/files?path=b"],
   ["uploadFile", "PUT /v1/sessions/:id/files/stream?path=a"],
   ["pauseSession", "POST /v1/sessions/:id/pause"],
+  ["retryArchive", "POST /v1/sessions/:id/archive/retry"],
   ["resumeSession", "POST /v1/sessions/:id/resume"],
   ["deleteSession", "DELETE /v1/sessions/:id"],
 ];

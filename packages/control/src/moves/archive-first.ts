@@ -62,7 +62,7 @@ export function explainNotDurable(reason: string, cause?: unknown): ApiError {
   return new ApiError("archive_unavailable", text, { cause });
 }
 
-/** Writes why the session goes on, with an event for the first of equal refusals. */
+/** Writes why the session stays live, with an event for the first of equal refusals. */
 export async function refusePause(
   { db, signals }: Pick<MoveDeps, "db" | "signals">,
   session: SessionRow,

@@ -115,7 +115,7 @@ async function rollBack(deps: MoveDeps, op: Operation, whyNotDurable?: string): 
   });
   await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
   if (whyNotDurable !== undefined) await refusePause(deps, op.session, eventOf(op), whyNotDurable);
-  // What could not be made durable is tried again, and nothing of it is lost meanwhile.
+  // A pause that could not be made durable is tried again, and the session stays as it is.
   if (eventOf(op) === "max_lifetime" && whyNotDurable === undefined) await destroyInstead(deps, op);
   else await deps.operations.clear(op, { lookAfterMs: eventOf(op) === "pause" ? 0 : RETRY_MS });
 }

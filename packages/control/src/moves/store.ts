@@ -98,12 +98,13 @@ export async function insertSnapshotName(db: Queries, id: string): Promise<void>
   await db.insertInto("snapshot_names").values({ id }).execute();
 }
 
-/** Stores why a session goes on although it was to be paused. False if that is known. */
+/** Stores why a session stays live although it was to be paused. False if that is known. */
 export async function savePauseDetail(db: Queries, id: string, detail: string): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable("sessions")
     .set({ pause_detail: detail })
-    .where((row) => row.and({ id, state: "live" }))
+    .where("id", "=", id)
+    .where("state", "=", "live")
     .where("pause_detail", "is distinct from", detail)
     .executeTakeFirst();
   return numUpdatedRows > 0n;

@@ -3,7 +3,7 @@
 -- Archives of one space share chunks. Its secret is the data key of the row.
 create table archive_spaces (
   id text primary key,
-  -- An organisation, or 'service' for baselines, which are nobody's.
+  -- An organisation, or 'service' for baselines, which belong to no organisation.
   org_id text not null,
   -- The session whose states it has, or 'baselines'.
   owner text not null unique,
