@@ -7,6 +7,7 @@ import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { serveArchive } from "./archives.ts";
 import {
   buildId,
   buildStatus,
@@ -154,8 +155,8 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),
   "GET snapshots": (node) => ({ snapshots: listSnapshots(node) }),
   "PUT snapshots/:id": async (node, { id, json, stateKey }) =>
-    statusOf(await saveSnapshot(node, snapshotId(id), json, stateKey)),
-  "GET snapshots/:id": (node, { id }) => statusOf(findSnapshot(node, snapshotId(id))),
+    statusOf(node, await saveSnapshot(node, snapshotId(id), json, stateKey)),
+  "GET snapshots/:id": (node, { id }) => statusOf(node, findSnapshot(node, snapshotId(id))),
   "DELETE snapshots/:id": (node, { id }) => deleteSnapshot(node, snapshotId(id)),
 };
 
@@ -171,6 +172,8 @@ async function serve(node: NodeState, request: IncomingMessage, response: Server
       request,
       response,
     });
+  if (kind === "snapshots" && request.method === "POST" && (sub === "pack" || sub === "unpack"))
+    return await serveArchive(node, { action: sub, id, query, request, response });
   const body = await buffer(request);
   const name = [kind, id && ":id", sub, ...rest].filter((part) => part !== "").join("/");
   const call = CALLS[`${request.method} ${name}`];
