@@ -5,14 +5,7 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ChunksInMemory, mustPack, newSecret, pack, Space, unpack } from "../support/archive-calls.ts";
 import { eventually } from "../support/eventually.ts";
-import {
-  type ContractedNode,
-  machinePath,
-  newMachineId,
-  refusal,
-  sh,
-  startSpec,
-} from "./contracted-node.ts";
+import { type ContractedNode, machinePath, newMachineId, refusal, sh, startSpec } from "./contracted-node.ts";
 
 const MIB = 1024 * 1024;
 const CONTENT_BYTES = 3 * MIB;
@@ -201,9 +194,10 @@ export function archivesContract(
         return chunks.objects.get(name) ?? Buffer.alloc(0);
       },
     });
-    const unpacking = unpack(node, asked({ snapshotId: target, space: { store, secret: space.secret } })).catch(
-      (error: unknown) => ({ error }),
-    );
+    const unpacking = unpack(
+      node,
+      asked({ snapshotId: target, space: { store, secret: space.secret } }),
+    ).catch((error: unknown) => ({ error }));
     await isAsked;
     expect(await node.call("DELETE", pathOf(target))).toMatchObject({ status: 204 });
     release();

@@ -31,7 +31,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
     ["host", "guest"],
     ["disks", "network"],
     ["snapshots", "volumes"],
-    ["machines", "builds"],
+    ["machines", "builds", "archives"],
     ["server", "storage"],
   ],
   gateway: [["policy"], ["tables"], ["egress-log", "previews", "connections"], ["dns"], ["egress"]],

@@ -122,7 +122,10 @@ export const SOURCE_RULES: SourceRule[] = [
       return forImports(source, ({ from }) => {
         if (isTest(source.path) && from.startsWith(TOOLS_OF_TESTS)) return false;
         const other = ownPackage(from);
-        const allowed = [...(MAY_IMPORT[own] ?? []), ...(isTest(source.path) ? (TESTS_MAY_IMPORT[own] ?? []) : [])];
+        const allowed = [
+          ...(MAY_IMPORT[own] ?? []),
+          ...(isTest(source.path) ? (TESTS_MAY_IMPORT[own] ?? []) : []),
+        ];
         return other !== undefined && other !== own && !allowed.includes(other);
       });
     },

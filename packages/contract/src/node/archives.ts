@@ -4,8 +4,8 @@
  *   POST   /v1/snapshots/{snapshot_id}/pack    → 200, frames. The last one is a PackResult, with the archive's names and sizes.
  *          ?archive_id=[&base=]                  Refused before: snapshot_not_found, snapshot_damaged, base_not_found
  *   POST   /v1/snapshots/{snapshot_id}/unpack  → 200, frames. The last one is an UnpackResult, once the snapshot is durable,
- *          ?archive_id=&contents=[&base=]        whole and listed. One that is here already: the same answer, without asks.
- *                                                Refused before: base_not_found, disk_pressure
+ *          ?archive_id=&contents=                whole and listed. One that is here already: the same answer, without asks.
+ *          [&base=][&bytes=]                     Refused before: base_not_found, disk_pressure
  *   DELETE /v1/snapshots/{snapshot_id}         → also ends what packs or unpacks it. An archive is not the node's to delete
  *
  * `archive_id`: what the archive is sealed for, and `contents` the name that its PackResult had. `base`: the snapshot or the
@@ -44,7 +44,11 @@ const ObjectName = z.string().regex(/^[0-9a-f]{64}$/);
 export const PackQuery = z.strictObject({ archive_id: ArchiveId, base: SnapshotId.optional() });
 export type PackQuery = z.infer<typeof PackQuery>;
 
-export const UnpackQuery = PackQuery.extend({ contents: ObjectName });
+export const UnpackQuery = PackQuery.extend({
+  contents: ObjectName,
+  /** What it will take of the disk at most, which is reserved meanwhile: `differing_bytes` of its PackResult. */
+  bytes: z.coerce.number().pipe(z.int().min(0)).optional(),
+});
 export type UnpackQuery = z.infer<typeof UnpackQuery>;
 
 /**
@@ -85,10 +89,7 @@ export const Packed = z.object({
 });
 export type Packed = z.infer<typeof Packed>;
 
-export const PackResult = z.union([
-  z.object({ packed: Packed }),
-  z.object({ refused: ArchiveRefusal }),
-]);
+export const PackResult = z.union([z.object({ packed: Packed }), z.object({ refused: ArchiveRefusal })]);
 export type PackResult = z.infer<typeof PackResult>;
 
 export const UnpackResult = z.union([

@@ -49,7 +49,8 @@ export const OWN_ERRORS = {
   },
   archive_interrupted: {
     status: 503,
-    meaning: "packing or unpacking broke off, such as when the store does not answer; another attempt may succeed",
+    meaning:
+      "packing or unpacking broke off, such as when the store does not answer; another attempt may succeed",
   },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },

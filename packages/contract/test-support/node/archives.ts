@@ -72,12 +72,27 @@ export async function serveArchive(state: NodeState, call: ArchiveCall): Promise
   response.once("close", () => gone.abort());
   response.writeHead(200, { "content-type": "application/octet-stream" }).flushHeaders();
   const store = new RelayedChunks(response, request);
-  const work = { state, id, archiveId: query.archive_id, base, key, space: { store, secret }, signal: gone.signal };
-  const done = oneAtATime(state, id, () => gone.abort(), async () => {
-    if ("contents" in query) return await unpack(work, query.contents as string);
-    return await pack(work);
-  });
-  const result: PackResult | UnpackResult = await done.catch((error: unknown) => ({ refused: refusalOf(error) }));
+  const work = {
+    state,
+    id,
+    archiveId: query.archive_id,
+    base,
+    key,
+    space: { store, secret },
+    signal: gone.signal,
+  };
+  const done = oneAtATime(
+    state,
+    id,
+    () => gone.abort(),
+    async () => {
+      if ("contents" in query) return await unpack(work, query.contents as string);
+      return await pack(work);
+    },
+  );
+  const result: PackResult | UnpackResult = await done.catch((error: unknown) => ({
+    refused: refusalOf(error),
+  }));
   if (response.destroyed) return;
   // Whoever is served by now has left, if this fails.
   await store.finish(result).catch(() => undefined);
@@ -147,7 +162,12 @@ export async function endArchiving(state: NodeState, id: string): Promise<void> 
   await rm(stagedDir(state, id), { recursive: true, force: true });
 }
 
-async function oneAtATime<T>(state: NodeState, id: string, end: () => void, work: () => Promise<T>): Promise<T> {
+async function oneAtATime<T>(
+  state: NodeState,
+  id: string,
+  end: () => void,
+  work: () => Promise<T>,
+): Promise<T> {
   while (state.archiving.has(id)) await state.archiving.get(id)?.done;
   const made = work();
   const done = made.then(
@@ -174,13 +194,16 @@ async function baseOf(state: NodeState, id: string): Promise<{ dir: string; id: 
 
 /** Another node has another bake of the same template. */
 export function baselineIdOf({ folder }: NodeState, template: string, size: string): string {
-  const digits = createHash("sha256").update(`${basename(folder)} ${template} ${size}`).digest("hex");
+  const digits = createHash("sha256")
+    .update(`${basename(folder)} ${template} ${size}`)
+    .digest("hex");
   return `bas_${digits.slice(0, 21)}`;
 }
 
 /** The baseline of a snapshot, if it is here. */
 export function presentBaseline(state: NodeState, snapshot: FakeSnapshot): string | undefined {
   const id = snapshot.baselineId;
+  if (id === snapshot.snapshot_id) return undefined;
   return isBaseline(state, id) || state.snapshots.has(id) ? id : undefined;
 }
 
