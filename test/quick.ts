@@ -26,6 +26,7 @@ export const EXHAUSTIVE = [
   "packages/sdk/src/code/code-time.test.ts",
   "packages/oci/src/hostile-transfer.test.ts",
   "packages/archive/src/{random-folders,killed}.test.ts",
+  "packages/node/src/archives/deaths.test.ts",
   "test/defences/*.test.ts",
   "test/{backup,storage,update}.test.ts",
 ];
