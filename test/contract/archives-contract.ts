@@ -165,7 +165,7 @@ export function archivesContract(
     expect(await mustPack(node, asked(over))).toMatchObject({ differing_bytes: expect.any(Number) });
   });
 
-  test("a packing whose caller leaves ends, and the next one goes on where it was", async () => {
+  test("a packing whose caller leaves ends, and the next one continues where it was", async () => {
     const held = new ChunksInMemory();
     const leave = new AbortController();
     held.onPut = () => {
@@ -186,11 +186,11 @@ export function archivesContract(
     const target = newSnapshot();
     const slow = new ChunksInMemory();
     const { promise: isAsked, resolve: noteAsk } = Promise.withResolvers<void>();
-    const { promise: goOn, resolve: release } = Promise.withResolvers<void>();
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const store = Object.assign(slow, {
       get: async (name: string) => {
         noteAsk();
-        await goOn;
+        await released;
         return chunks.objects.get(name) ?? Buffer.alloc(0);
       },
     });

@@ -71,7 +71,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   dashboard: ["sdk"],
 };
 
-/** What tests of a package may import besides: the fake node packs as the real one does. */
+/** Packages that tests of a package may import besides: the fake node packs as the real one does. */
 const TESTS_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = { contract: ["archive"] };
 
 /** Tests of every package may import it. */

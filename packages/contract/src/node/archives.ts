@@ -46,7 +46,7 @@ export type PackQuery = z.infer<typeof PackQuery>;
 
 export const UnpackQuery = PackQuery.extend({
   contents: ObjectName,
-  /** What it will take of the disk at most, which is reserved meanwhile: `differing_bytes` of its PackResult. */
+  /** Bytes that it takes of the disk at most, which are reserved meanwhile: `differing_bytes` of its PackResult. */
   bytes: z.coerce.number().pipe(z.int().min(0)).optional(),
 });
 export type UnpackQuery = z.infer<typeof UnpackQuery>;

@@ -94,7 +94,7 @@ export async function serveArchive(state: NodeState, call: ArchiveCall): Promise
     refused: refusalOf(error),
   }));
   if (response.destroyed) return;
-  // Whoever is served by now has left, if this fails.
+  // It fails if the caller has left.
   await store.finish(result).catch(() => undefined);
   response.end();
 }
@@ -224,7 +224,7 @@ function baselineAs(state: NodeState, id: string): FakeSnapshot {
   const { template, size } = found;
   return {
     snapshot_id: id,
-    // None has asked for it.
+    // No call has made it.
     spec: { snapshot_id: id },
     ...{ template, size, bytes: BASELINE_BYTES, baselineId: id },
     ...{ created_at: new Date(0).toISOString(), usedAt: undefined, timings: undefined },

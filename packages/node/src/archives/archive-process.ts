@@ -11,7 +11,7 @@ import { encodeOpening } from "@vivarium/contract/node";
 import type { Order, Outcome } from "./order.ts";
 
 const PROGRAM = path.join(import.meta.dirname, "archive-program.ts");
-/** Of its own: what it holds of files is not counted, and is bounded by the windows at work. */
+/** Content of files is not counted, and is bounded by the windows at work. */
 const HEAP_MIB = 256;
 const SHOWN_CHARACTERS = 2_000;
 
@@ -19,7 +19,7 @@ interface Relay {
   asks: Writable;
   answers: Readable;
   niceness: number;
-  /** Kills the process. */
+  /** Kills the process once it is aborted. */
   signal: AbortSignal;
 }
 
@@ -35,7 +35,7 @@ export async function runArchiveProcess(order: Order, relay: Relay): Promise<Out
   for (const stream of [channel, answers]) stream.on("error", () => {});
   const kill = () => {
     child.kill("SIGKILL");
-    // What it wrote last is not wanted, and nobody may take it.
+    // Its last asks are not wanted, and nobody may take them.
     channel.destroy();
   };
   signal.addEventListener("abort", kill);

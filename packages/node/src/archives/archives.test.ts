@@ -88,7 +88,7 @@ test("a node with another bake of the template unpacks the baseline first, and t
     unpacked: { snapshot_id: id, baseline_id: base },
   });
   expect(await bytesOf(other.snapshots.dirOf(id))).toEqual(await bytesOf(one.snapshots.dirOf(id)));
-  // What it has unpacked is a base like its own baseline.
+  // The unpacked baseline is a base like its own.
   const again = await other.mustPack(space, id, base);
   expect(again.chunks.length).toBeGreaterThan(0);
   expect(await other.folders()).toEqual([base, id].toSorted());

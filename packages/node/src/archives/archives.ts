@@ -1,4 +1,4 @@
-/** What is packed and unpacked on this node now: few at once, each in a process of its own, ended with its caller. */
+/** Packs and unpacks the saved states of this node: few at once, each in a process of its own, ended with its caller. */
 import path from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { TYPES, writeFrame } from "@vivarium/archive/frames";
@@ -25,7 +25,7 @@ interface ArchivesInit {
   snapshots: SnapshotTable;
   gate: Pick<DiskGate, "reserve">;
   log: Log;
-  /** Of the processes, 0 to 19. */
+  /** How far the processes give way to others, 0 to 19. */
   niceness: number;
   dataDir: string;
   crashAt?: string | undefined;
@@ -58,7 +58,7 @@ export class Archives {
   readonly #init: ArchivesInit;
   readonly #packs = new Turns(PACKS_AT_ONCE);
   readonly #unpacks = new Turns(UNPACKS_AT_ONCE);
-  /** Those of one snapshot: the second finds what the first has unpacked. */
+  /** One at a time for a snapshot: the second finds what the first has unpacked. */
   readonly #ofSnapshot = new KeyedQueue();
   readonly #running = new Set<Running>();
 
@@ -130,7 +130,7 @@ export class Archives {
         if ("refused" in outcome) return outcome;
         return await snapshots.find(id);
       } finally {
-        // Of a process that was killed.
+        // A process that was killed leaves a partial folder.
         await removePartial(path.dirname(order.dir), id);
       }
     });

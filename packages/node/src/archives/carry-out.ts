@@ -27,7 +27,7 @@ export async function carryOut(store: ChunkStore, order: Order): Promise<Outcome
   }
 }
 
-/** What is damaged is not packed: it would be found when it is needed, and nothing else is left by then. */
+/** A damaged state is not packed: that would be found when it is needed, and nothing else is left by then. */
 async function pack(store: ChunkStore, order: Order): Promise<Outcome> {
   const { dir, base } = order;
   const manifest = await readManifest(dir);

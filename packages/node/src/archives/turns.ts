@@ -23,7 +23,7 @@ export class Turns {
   async #come(signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
-    // One that no longer wants it takes its turn at once, and gives it back.
+    // A job that is no longer wanted takes its turn at once, and gives it back.
     const leave = () => {
       const at = this.#waiting.indexOf(resolve);
       if (at < 0) return;

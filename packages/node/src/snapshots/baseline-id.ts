@@ -1,5 +1,5 @@
 /**
- * The id of a baseline, with which another node tells it from its own bake of the same template: a digest of what the baseline
+ * The id of a baseline, by which another node knows it from its own bake of the same template: a digest of what the baseline
  * consists of. It has the form of a snapshot's id, because a baseline of another node is one here.
  */
 import { createHash } from "node:crypto";

@@ -190,7 +190,7 @@ export async function verifyLoadable(
   await verifyFiles(sums, { dir, manifest });
 }
 
-/** What `verifyLoadable` says about the files alone, which is so on every host. */
+/** The part of `verifyLoadable` about the files alone, which is the same on every host. */
 export async function verifyFiles(sums: Sums, { dir, manifest }: Loadable): Promise<void> {
   await Promise.all(filesOf(manifest).map((name) => verifyFile(sums, { dir, manifest }, name)));
 }
