@@ -100,8 +100,7 @@ export async function serveArchive(state: NodeState, call: ArchiveCall): Promise
 }
 
 async function pack({ state, id, archiveId, base, key, space, signal }: Work): Promise<PackResult> {
-  await state.onPack(id);
-  signal.throwIfAborted();
+  await unlessAborted(signal, state.onPack(id));
   const source = { dir: await stage(state, id), files: STAGED_FILES, ...(base && { base }) };
   const packed = await packFolder(space, { key, label: archiveId }, source, { signal });
   return {
@@ -116,8 +115,7 @@ async function pack({ state, id, archiveId, base, key, space, signal }: Work): P
 
 async function unpack(work: Work, contents: string): Promise<UnpackResult> {
   const { state, id, archiveId, base, key, space, signal } = work;
-  await state.onUnpack(id);
-  signal.throwIfAborted();
+  await unlessAborted(signal, state.onUnpack(id));
   if (isBaseline(state, id)) return { unpacked: statusOf(state, baselineAs(state, id)) };
   if (!state.snapshots.has(id)) {
     const staged = stagedDir(state, id);
@@ -135,10 +133,25 @@ async function unpack(work: Work, contents: string): Promise<UnpackResult> {
   return { unpacked: statusOf(state, findSnapshot(state, id)) };
 }
 
-/** The folder that is packed for a snapshot or a baseline, which never changes. */
+/** A test's hook may wait for ever. */
+async function unlessAborted(signal: AbortSignal, hook: Promise<void> | void): Promise<void> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  signal.throwIfAborted();
+  await Promise.race([hook, aborted]);
+}
+
+/** The folder that is packed for a snapshot or a baseline, which never changes. Several packings may have the same base. */
 async function stage(state: NodeState, id: string): Promise<string> {
   const dir = stagedDir(state, id);
   if (existsSync(dir)) return dir;
+  const underWay = state.staging.get(id) ?? makeStaged(state, id).finally(() => state.staging.delete(id));
+  state.staging.set(id, underWay);
+  return await underWay;
+}
+
+async function makeStaged(state: NodeState, id: string): Promise<string> {
+  const dir = stagedDir(state, id);
   const making = `${dir}.making`;
   await rm(making, { recursive: true, force: true });
   await mkdir(making, { recursive: true });

@@ -76,6 +76,8 @@ export class NodeState {
   readonly saving = new Map<string, UnderWay<SnapshotSpec, FakeSnapshot>>();
   /** Snapshots that are being packed or unpacked. */
   readonly archiving = new Map<string, Archiving>();
+  /** Folders that are being made to be packed, or as bases. */
+  readonly staging = new Map<string, Promise<string>>();
   readonly volumes = new Map<string, FakeVolume>();
   readonly builds = new Map<string, FakeBuild>();
   /** Images of the registries, by their reference in full. */

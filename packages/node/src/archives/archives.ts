@@ -61,6 +61,7 @@ export class Archives {
   /** One at a time for a snapshot: the second finds what the first has unpacked. */
   readonly #ofSnapshot = new KeyedQueue();
   readonly #running = new Set<Running>();
+  #isClosed = false;
 
   constructor(init: ArchivesInit) {
     this.#init = init;
@@ -96,8 +97,9 @@ export class Archives {
     await this.#end((running) => running.id === id);
   }
 
-  /** Ends everything that runs. */
+  /** Ends everything that runs. Calls that come later end at once. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     await this.#end(() => true);
   }
 
@@ -144,7 +146,7 @@ export class Archives {
     const ended = new AbortController();
     const leave = () => ended.abort();
     bodies.asks.once("close", leave);
-    if (bodies.asks.destroyed) leave();
+    if (bodies.asks.destroyed || this.#isClosed) leave();
     const running = { id, leave, done: this.#answer(id, bodies, () => work(ended.signal), ended.signal) };
     this.#running.add(running);
     await running.done.finally(() => this.#running.delete(running));

@@ -21,10 +21,9 @@ export async function listSnapshots(deps: Described): Promise<SnapshotStatus[]> 
     const key = keyOfBaseline(each.manifest);
     const own = known.get(key) ?? findOwn(deps, each.manifest);
     known.set(key, own);
-    // Removed since it was listed.
-    return await statusOf(deps, each, [await own, ...others]).catch(() => undefined);
+    return await statusOf(deps, each, [await own, ...others]);
   });
-  return (await Promise.all(statuses)).filter((status) => status !== undefined);
+  return await Promise.all(statuses);
 }
 
 /** Also of a baseline of this node. */
@@ -46,7 +45,8 @@ async function statusOf(
 ): Promise<SnapshotStatus> {
   const { dir, manifest } = found;
   const { spec } = manifest;
-  const { mtime } = await stat(dir);
+  // It may be removed meanwhile.
+  const folder = await stat(dir).catch(() => undefined);
   return {
     snapshot_id: snapshots.idOf(dir) ?? idOfBaseline(manifest),
     state: "ready",
@@ -58,7 +58,7 @@ async function statusOf(
     // The machine that was captured with `after: "hold"`.
     machine_id: spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined,
     memory: manifest.memory,
-    used_at: mtime.toISOString(),
+    used_at: folder?.mtime.toISOString(),
     baseline_id: manifest.kind === "baseline" ? undefined : baselineAmong(found, baselines),
   };
 }
