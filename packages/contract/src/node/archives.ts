@@ -5,7 +5,8 @@
  *          ?archive_id=[&base=]                  Refused before: snapshot_not_found, snapshot_damaged, base_not_found
  *   POST   /v1/snapshots/{snapshot_id}/unpack  → 200, frames. The last one is an UnpackResult, once the snapshot is durable,
  *          ?archive_id=&contents=                whole and listed. One that is here already: the same answer, without asks.
- *          [&base=][&bytes=]                     Refused before: base_not_found, disk_pressure
+ *          [&base=][&bytes=]                     Refused before: base_not_found, disk_pressure,
+ *                                                snapshot_damaged, which is deleted first
  *   DELETE /v1/snapshots/{snapshot_id}         → also ends what packs or unpacks it. An archive is not the node's to delete
  *
  * `archive_id`: what the archive is sealed for, and `contents` the name that its PackResult had. `base`: the snapshot or the

@@ -4,13 +4,13 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import path from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
 import { encodeOpening } from "@vivarium/contract/node";
 import type { Order, Outcome } from "./order.ts";
 
-const PROGRAM = path.join(import.meta.dirname, "archive-program.ts");
+const PROGRAM = fileURLToPath(new URL("./archive-program.ts", import.meta.url));
 /** Content of files is not counted, and is bounded by the windows at work. */
 const HEAP_MIB = 256;
 const SHOWN_CHARACTERS = 2_000;
@@ -42,6 +42,8 @@ export async function runArchiveProcess(order: Order, relay: Relay): Promise<Out
   try {
     const ended = once(child, "close");
     const said = Promise.all([text(child.stdout as Readable), text(child.stderr as Readable)]);
+    // A process that was not started has said nothing, and that is reported by its end.
+    said.catch(() => {});
     channel.write(encodeOpening(order));
     answers.pipe(channel);
     channel.pipe(asks, { end: false });

@@ -68,7 +68,7 @@ export class Archives {
   }
 
   async pack(id: string, query: PackQuery, keys: Keys): Promise<Accepted> {
-    const found = await findState(this.#init, id);
+    const found = await this.#find(id);
     if (!found) throw new NodeError("snapshot_not_found", `no snapshot ${id} on this node`);
     const order = { ...(await this.#order(query, keys)), action: "pack", dir: found.dir } as const;
     return (bodies) =>
@@ -81,7 +81,7 @@ export class Archives {
 
   async unpack(id: string, query: UnpackQuery, keys: Keys): Promise<Accepted> {
     const { snapshots, gate } = this.#init;
-    const found = await findState(this.#init, id);
+    const found = await this.#find(id);
     const base = found ? {} : await this.#order(query, keys);
     const release = found ? () => {} : await gate.reserve(query.bytes ?? 0);
     const order = { ...base, action: "unpack", dir: snapshots.dirOf(id), contents: query.contents } as Order;
@@ -107,6 +107,13 @@ export class Archives {
     const meant = [...this.#running].filter(isMeant);
     for (const { leave } of meant) leave();
     await Promise.all(meant.map(({ done }) => done));
+  }
+
+  /** Throws if it is known to be damaged: it is deleted before its archive is unpacked. */
+  async #find(id: string): Promise<Loadable | undefined> {
+    const { snapshots } = this.#init;
+    const found = await findState(this.#init, id);
+    return found && snapshots.idOf(found.dir) === id ? await snapshots.check(id) : found;
   }
 
   async #order({ archive_id: archiveId, base: id }: PackQuery, keys: Keys) {
