@@ -16,9 +16,12 @@ import { type Service, startService, suspendControl } from "../support/service.t
 
 const MIB = 1024 * 1024;
 /** In memory and on the disk, and none of it can be compressed. */
-const CONTENT_BYTES = 6 * MIB;
-/** The second pause of the session in docs/design/cold-tier.md stores half a MiB. */
-const MOST_SECOND_BYTES = 3 * MIB;
+const CONTENT_BYTES = 24 * MIB;
+/**
+ * A window of memory is sent again with all that it has if a page of it has changed, and the guest's pages of files are
+ * scattered. The fourth pause of the session in docs/design/cold-tier.md stores 4 MiB.
+ */
+const MOST_SECOND_BYTES = 10 * MIB;
 
 interface Host {
   service: Service;
@@ -98,7 +101,7 @@ test.for(cases)(
     const packed = await mustPack(saves.node, asked);
     expect(packed.sent_bytes).toBeGreaterThan(CONTENT_BYTES);
     // The baseline's memory alone has more than 150 MiB.
-    expect(packed.differing_bytes).toBeLessThan(80 * MIB);
+    expect(packed.differing_bytes).toBeLessThan(110 * MIB);
     expect(await saves.node.call("DELETE", `/v1/snapshots/${id}`)).toMatchObject({ status: 204 });
     expect(poolOf(saves)).toEqual([]);
 
