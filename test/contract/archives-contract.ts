@@ -73,6 +73,17 @@ export function archivesContract(
     expect(Date.parse(used_at ?? "")).toBeLessThanOrEqual(Date.now());
   });
 
+  test("a baseline of the node answers to its id, is not listed, and is not fetched", async () => {
+    const found = await node.call("GET", pathOf(base ?? ""));
+    const status = SnapshotStatus.parse(found.body);
+    expect(status).toMatchObject({ snapshot_id: base, template: "base", size: "small" });
+    expect(status.baseline_id).toBeUndefined();
+    expect(await listed()).not.toContain(base);
+    chunks.asks = 0;
+    expect(await unpack(node, asked({ snapshotId: base, base: undefined }))).toEqual({ unpacked: status });
+    expect(chunks.asks).toBe(0);
+  });
+
   test("an archive is the chunks that it names, and a second one of the same sends its contents alone", async () => {
     const again = await mustPack(node, asked({ archiveId: `${archiveId}-2` }));
     expect(again.chunks.length).toBeGreaterThan(1);

@@ -27,7 +27,7 @@
  * A baseline has an id of a snapshot's form. Another bake has another id, on the same host too. SnapshotStatus says from
  * which one a snapshot was made (`baseline_id`), if that is still here. It is packed under its id, without a base. One
  * of another host is unpacked under its id as well, and then listed and deleted as a snapshot. Those of the node's own images
- * and builds are neither.
+ * and builds answer to GET alone.
  */
 import { z } from "zod";
 import { SnapshotId, SnapshotStatus } from "./calls.ts";

@@ -63,7 +63,7 @@ export async function serveArchive(state: NodeState, call: ArchiveCall): Promise
   const secret = secretIn(request, SPACE_SECRET_HEADER);
   const raw = Object.fromEntries(call.query);
   const query = action === "pack" ? valid(PackQuery.safeParse(raw)) : valid(UnpackQuery.safeParse(raw));
-  if (action === "pack") requireThere(state, id);
+  if (action === "pack") findState(state, id);
   const base = query.base === undefined ? undefined : await baseOf(state, query.base);
   if (action === "unpack" && state.info.has_disk_room === false)
     throw new Refusal("disk_pressure", "not enough free disk");
@@ -116,7 +116,7 @@ async function pack({ state, id, archiveId, base, key, space, signal }: Work): P
 async function unpack(work: Work, contents: string): Promise<UnpackResult> {
   const { state, id, archiveId, base, key, space, signal } = work;
   await unlessAborted(signal, state.onUnpack(id));
-  if (isBaseline(state, id)) return { unpacked: statusOf(state, baselineAs(state, id)) };
+  if (isBaseline(state, id)) return { unpacked: statusOf(state, findState(state, id)) };
   if (!state.snapshots.has(id)) {
     const staged = stagedDir(state, id);
     await rm(staged, { recursive: true, force: true });
@@ -195,8 +195,9 @@ async function oneAtATime<T>(
   }
 }
 
-function requireThere(state: NodeState, id: string): void {
-  if (!isBaseline(state, id)) findSnapshot(state, id);
+/** A snapshot, or a baseline of this node. */
+export function findState(state: NodeState, id: string): FakeSnapshot {
+  return isBaseline(state, id) ? baselineAs(state, id) : findSnapshot(state, id);
 }
 
 async function baseOf(state: NodeState, id: string): Promise<{ dir: string; id: string }> {

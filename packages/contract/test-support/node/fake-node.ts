@@ -7,7 +7,7 @@ import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { serveArchive } from "./archives.ts";
+import { findState, serveArchive } from "./archives.ts";
 import {
   buildId,
   buildStatus,
@@ -24,14 +24,7 @@ import { findMachine, listMachines, machineId } from "./machine-table.ts";
 import { continueMachine, startMachine, stopMachine } from "./machines.ts";
 import { networkReport, putNetwork, putPreviews } from "./network.ts";
 import { answer, Refusal, refuse } from "./refusal.ts";
-import {
-  deleteSnapshot,
-  findSnapshot,
-  listSnapshots,
-  saveSnapshot,
-  snapshotId,
-  statusOf,
-} from "./snapshots.ts";
+import { deleteSnapshot, listSnapshots, saveSnapshot, snapshotId, statusOf } from "./snapshots.ts";
 import { NodeState } from "./state.ts";
 import { stateKeyOf } from "./state-key.ts";
 import { serveUpgrade } from "./streams.ts";
@@ -156,7 +149,7 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "GET snapshots": (node) => ({ snapshots: listSnapshots(node) }),
   "PUT snapshots/:id": async (node, { id, json, stateKey }) =>
     statusOf(node, await saveSnapshot(node, snapshotId(id), json, stateKey)),
-  "GET snapshots/:id": (node, { id }) => statusOf(node, findSnapshot(node, snapshotId(id))),
+  "GET snapshots/:id": (node, { id }) => statusOf(node, findState(node, snapshotId(id))),
   "DELETE snapshots/:id": (node, { id }) => deleteSnapshot(node, snapshotId(id)),
 };
 
