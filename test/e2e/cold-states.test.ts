@@ -19,7 +19,7 @@ const MIB = 1024 * 1024;
 const CONTENT_BYTES = 24 * MIB;
 /**
  * A window of memory is sent again with all that it has if a page of it has changed, and the guest's pages of files are
- * scattered. The fourth pause of the session in docs/design/cold-tier.md stores 4 MiB.
+ * scattered. Here it is 4 MiB, after 38 MiB for the first pause.
  */
 const MOST_SECOND_BYTES = 10 * MIB;
 
@@ -118,10 +118,9 @@ test.for(cases)(
     const change = await mustPack(wakes.node, { ...asked, snapshotId: later.snapshot_id, ...newArchive() });
     // It has all that the first one has.
     expect(change.differing_bytes).toBeGreaterThan(CONTENT_BYTES);
-    console.log(`${label}: ${packed.sent_bytes} bytes sent, then ${change.sent_bytes}`);
-    // Sealed pages of memory are others at each save.
-    if (label === "plain") expect(change.sent_bytes).toBeLessThan(MOST_SECOND_BYTES);
-    expect(change.sent_bytes).toBeLessThan(packed.sent_bytes);
+    // Sealed pages of memory are others at each save, so of a sealed state the disk alone is found again.
+    const most = label === "plain" ? MOST_SECOND_BYTES : packed.sent_bytes - CONTENT_BYTES / 4;
+    expect(change.sent_bytes).toBeLessThan(most);
     for (const snapshot of [id, later.snapshot_id])
       expect(await wakes.node.call("DELETE", `/v1/snapshots/${snapshot}`)).toMatchObject({ status: 204 });
   },

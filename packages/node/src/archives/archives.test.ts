@@ -46,17 +46,14 @@ test("a state that goes through a store comes back with its bytes above its base
   await verifyFiles(host.sums, { dir, manifest: await readManifest(dir) });
 });
 
-test("a state with a damaged page or file is not packed", async () => {
+test("a state with a damaged page is not packed", async () => {
   await using host = await ArchiveHost.make();
-  for (const name of ["mem", "disk.qcow2"]) {
-    const space = new TestSpace();
-    const id = await host.save();
-    await flipByte(path.join(host.snapshots.dirOf(id), name), 5);
-    expect(await host.pack(space, id, await host.baselineId())).toMatchObject({
-      refused: { code: "snapshot_damaged" },
-    });
-    expect(space.objects.size).toBe(0);
-  }
+  const space = new TestSpace();
+  const id = await host.save();
+  await flipByte(path.join(host.snapshots.dirOf(id), "mem"), 5);
+  const base = await host.baselineId();
+  expect(await host.pack(space, id, base)).toMatchObject({ refused: { code: "snapshot_damaged" } });
+  expect(space.objects.size).toBe(0);
 });
 
 test("a base that has changed since is noticed before anything of the state is visible", async () => {
