@@ -4,10 +4,11 @@ import type { NodeInfo, SnapshotStatus } from "@vivarium/contract/node";
 import type { ArchiveDeps } from "./deps.ts";
 import { listFreeable, saveWhereStatesAre } from "./store.ts";
 
-type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log">;
+type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log" | "hasArchives">;
 
 /** Also writes which states the node has. */
-export async function freeDisk({ db, nodes, log }: FreeDeps): Promise<void> {
+export async function freeDisk({ db, nodes, log, hasArchives }: FreeDeps): Promise<void> {
+  if (!hasArchives) return;
   const snapshots = await nodes.listSnapshots();
   const idsOf = (list: readonly SnapshotStatus[]) => list.map(({ snapshot_id: id }) => id);
   await saveWhereStatesAre(db, idsOf(snapshots));
