@@ -12,6 +12,7 @@ interface Manifest {
   name: string;
   exports?: Record<string, string>;
   dependencies?: Record<string, string>;
+  devDependencies?: Record<string, string>;
 }
 
 let sources: Source[] = [];
@@ -120,6 +121,12 @@ describe("words", () => {
   });
 });
 
+/** A package may have dependencies for its tests alone. */
+function declares(manifest: Manifest | undefined, path: string, name: string): boolean {
+  const ofTests = path.includes("/test-support/") ? manifest?.devDependencies : {};
+  return Object.hasOwn({ ...manifest?.dependencies, ...ofTests }, name);
+}
+
 describe("manifests", () => {
   test("declare every package of ours that the sources import", () => {
     const missing = sources.flatMap(({ path, text }) => {
@@ -127,9 +134,7 @@ describe("manifests", () => {
       return importsOf(text)
         .map(({ from }) => from.split("/").slice(0, 2).join("/"))
         .filter((name) => name.startsWith("@vivarium/") && name !== own?.manifest.name)
-        .filter(
-          (name) => !path.endsWith(".test.ts") && !Object.hasOwn(own?.manifest.dependencies ?? {}, name),
-        )
+        .filter((name) => !path.endsWith(".test.ts") && !declares(own?.manifest, path, name))
         .map((name) => `${path} imports ${name}`);
     });
     expect(missing).toEqual([]);

@@ -20,12 +20,14 @@ export const QUICK = [
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
+  "packages/control/src/archives/{in-bucket,upkeep}.test.ts",
   "packages/control/src/terminals/detach.test.ts",
   "packages/gateway/src/egress/{survival,sent-ahead}.test.ts",
   "packages/node/src/network/{networks,ruleset}.test.ts",
   "packages/sdk/src/code/code-time.test.ts",
   "packages/oci/src/hostile-transfer.test.ts",
   "packages/archive/src/{random-folders,killed}.test.ts",
+  "packages/node/src/archives/deaths.test.ts",
   "test/defences/*.test.ts",
   "test/{backup,power-cut,setup-templates,storage,update}.test.ts",
 ];

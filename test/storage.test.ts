@@ -134,7 +134,7 @@ test("of what is whole, everything is read, and nothing is damaged", async () =>
   expect({ code, ok, checked, damaged }).toEqual({
     code: 0,
     ok: true,
-    checked: { snapshot: 1, volume: 1, baseline: 0, artifact: 1 },
+    checked: { snapshot: 1, volume: 1, baseline: 0, artifact: 1, archive: 0 },
     damaged: [],
   });
   expect(bytes).toBeGreaterThan(4 * PAGE_BYTES);
@@ -142,7 +142,7 @@ test("of what is whole, everything is read, and nothing is damaged", async () =>
   expect(plain).toMatchObject({
     code: 0,
     out: expect.stringMatching(
-      /^1 saved state, 0 baselines, 1 volume, 1 artifact read \(.*\): nothing is damaged\n$/,
+      /^1 saved state, 0 baselines, 1 volume, 1 artifact, 0 archives read \(.*\): nothing is damaged\n$/,
     ),
   });
   await control.ask(`DELETE /v1/artifacts/${id}`);

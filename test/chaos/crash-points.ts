@@ -81,8 +81,38 @@ export const CRASH_POINTS = [
   "artifact.settled",
   "artifact.deleted",
   "artifact.object_removed",
+  "archive.begun",
+  "archive.packed",
+  "archive.settled",
+  "archive.objects_removed",
+  "archive.base_fetched",
+  "archive.fetched",
+  "pack.verified",
+  "pack.sent",
+  "unpack.written",
+  "unpack.described",
+  "unpack.visible",
 ] as const;
 type CrashPoint = (typeof CRASH_POINTS)[number];
+
+/**
+ * Not reached by the load, whose service has no bucket, and which removes no state that it wakes later. `deaths.test.ts` of the
+ * node's archives and `crash-points.test.ts` of control's die at them.
+ */
+const OUTSIDE_LOAD: readonly CrashPoint[] = [
+  "pack.verified",
+  "pack.sent",
+  "unpack.written",
+  "unpack.described",
+  "unpack.visible",
+  "archive.begun",
+  "archive.packed",
+  "archive.settled",
+  "archive.objects_removed",
+  "archive.base_fetched",
+  "archive.fetched",
+];
+export const POINTS_OF_LOAD = CRASH_POINTS.filter((point) => !OUTSIDE_LOAD.includes(point));
 
 /** Reached only after an earlier death: the recovery from a death. */
 export const DEATHS_BEFORE: Partial<Record<CrashPoint, CrashPoint>> = {

@@ -16,7 +16,7 @@ import { parseArgs } from "node:util";
 import { raiseCeiling } from "../support/database.ts";
 import { postgresPid, type ServiceFacts, servicePid, startService } from "../support/service.ts";
 import { Api } from "./api.ts";
-import { CRASH_POINTS, DEATHS_BEFORE } from "./crash-points.ts";
+import { CRASH_POINTS, DEATHS_BEFORE, POINTS_OF_LOAD } from "./crash-points.ts";
 import { Load } from "./load.ts";
 import { verify } from "./oracle.ts";
 import { randomFrom } from "./random.ts";
@@ -54,7 +54,7 @@ function pointsToVisit() {
   const wanted = values.at?.split(",");
   const unknown = wanted?.filter((name) => !CRASH_POINTS.some((point) => point === name)) ?? [];
   if (unknown.length > 0) throw new Error(`--at: no crash points ${unknown}; they are ${CRASH_POINTS}`);
-  return CRASH_POINTS.filter((point) => wanted?.includes(point) ?? true);
+  return wanted ? CRASH_POINTS.filter((point) => wanted.includes(point)) : POINTS_OF_LOAD;
 }
 
 async function undisturbed(histories: number): Promise<void> {

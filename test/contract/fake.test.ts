@@ -1,5 +1,6 @@
 import { FakeNode } from "@vivarium/contract/test-support/node";
 import { nodeCaller } from "../support/node-caller.ts";
+import { archivesContract } from "./archives-contract.ts";
 import { type BuildingNode, buildContract } from "./build-contract.ts";
 import { guestContract } from "./guest-contract.ts";
 import { nodeContract } from "./node-contract.ts";
@@ -44,4 +45,5 @@ nodeContract(fakeNode);
 guestContract(fakeNode);
 snapshotContract(fakeNode, { hasMemory: false });
 volumeContract(fakeNode, { hasFiles: false });
+archivesContract(fakeNode, { hasSmallBaselines: true });
 buildContract(fakeBuilder, { withinMs: 10_000, pollMs: 5 });

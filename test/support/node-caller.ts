@@ -28,6 +28,8 @@ export interface NodeCaller {
   guest(machineId: string, method: string, target: string, body?: object | Buffer): Promise<GuestAnswer>;
   /** Begins a call below `guest/`; the caller sends the body and reads the answer. */
   beginGuest(machineId: string, method: string, target: string): ClientRequest;
+  /** Begins a call whose body is not known yet; the caller sends it and reads the answer. */
+  begin(method: string, path: string, headers?: Record<string, string>): ClientRequest;
   /** Opens a stream; resolves to its socket after both openings, or to the refusal. */
   stream(machineId: string, kind: "terminals" | "tunnel", spec: object): Promise<NodeStream>;
 }
@@ -72,6 +74,11 @@ export function nodeCaller(socketPath: string): NodeCaller {
     beginGuest: (machineId, method, target) => {
       const path = `/v1/machines/${machineId}/guest${target}`;
       return request({ socketPath, method, path, agent: false }).on("error", () => {});
+    },
+    begin: (method, path, headers) => {
+      const call = request({ socketPath, method, path, headers, agent: false }).on("error", () => {});
+      call.flushHeaders();
+      return call;
     },
     stream: (machineId, kind, spec) => openStream(socketPath, `/v1/machines/${machineId}/${kind}`, spec),
   };

@@ -4,13 +4,14 @@
  *   frame   type, 1 byte | number of the ask, uint32 big-endian | length, uint32 big-endian | payload
  *
  * Asks: `names`; `put` with a name (32 bytes) and the object; `get` with a name and the most bytes (uint32). Answers to an ask:
- * any number of `part`, then `end`, or `failed` with a reason and a message as JSON.
+ * any number of `part`, then `end`, or `failed` with a reason and a message as JSON. Who asks may send a `result` last, with the
+ * ask number 0, which is not answered.
  */
 import type { Writable } from "node:stream";
 import { MOST_CONTENTS_BYTES } from "./contents.ts";
 import { objectBytes } from "./envelope.ts";
 
-export const TYPES = { names: 1, put: 2, get: 3, part: 4, end: 5, failed: 6 } as const;
+export const TYPES = { names: 1, put: 2, get: 3, part: 4, end: 5, failed: 6, result: 7 } as const;
 export type FrameType = (typeof TYPES)[keyof typeof TYPES];
 export const NAME_BYTES = 32;
 const HEAD_BYTES = 9;

@@ -10,6 +10,8 @@ const WINDOWS_AT_ONCE = 4;
 export interface Damage {
   /** A file that cannot be unpacked; undefined: no file can. */
   file: string | undefined;
+  /** Name of the object. */
+  object: string;
   error: UnusableArchive;
 }
 
@@ -28,23 +30,23 @@ export async function readBack(
 ): Promise<Damage[]> {
   const space = { store, secret: new SpaceSecret(secret) };
   const damages: Damage[] = [];
-  const lookAt = async <T>(file: string | undefined, work: Promise<T>): Promise<T | undefined> => {
+  const lookAt = async <T>(file: string | undefined, object: string, work: Promise<T>) => {
     try {
       return await work;
     } catch (error) {
       if (!(error instanceof UnusableArchive)) throw error;
-      damages.push({ file, error });
+      damages.push({ file, object, error });
       return undefined;
     }
   };
-  const contents = await lookAt(undefined, fetchContents(store, own, name, signal));
+  const contents = await lookAt(undefined, name, fetchContents(store, own, name, signal));
   for (const file of contents?.files ?? [])
     await eachAtOnce(
       windowsOf(file, contents?.window_bytes ?? 0),
       WINDOWS_AT_ONCE,
       signal,
       async ({ digest, bytes }) => {
-        await lookAt(file.name, fetchChunk(space, digest, bytes, signal));
+        await lookAt(file.name, space.secret.nameOf(digest), fetchChunk(space, digest, bytes, signal));
         await onRead?.(bytes);
       },
     );

@@ -33,13 +33,13 @@ function relayed(store: ChunkStore) {
 }
 
 /** Serves what a raw sender asks, and returns how that ends. */
-async function servedRaw(bytes: (to: Writable) => Promise<void> | void, store = EMPTY): Promise<void> {
+async function servedRaw(bytes: (to: Writable) => Promise<void> | void, store = EMPTY) {
   const asks = new PassThrough();
   const served = serveChunks(store, asks, new PassThrough().resume());
   served.catch(() => undefined);
   await bytes(asks);
   asks.end();
-  await served;
+  return await served;
 }
 
 describe("archives through a relay", () => {
@@ -102,6 +102,20 @@ test("a failure of the store is that of the ask, with its reason, and the next a
   expect((await chunks.get(NAME, 10)).toString()).toBe("x");
   asks.end();
   await served;
+});
+
+test("who serves gets the result that comes last, and a frame after it breaks the relay", async () => {
+  const { chunks, asks, served } = relayed(await place.store("result/a/"));
+  await chunks.put(NAME, Buffer.from("x"));
+  await chunks.finish({ sent: 1 });
+  asks.end();
+  expect(JSON.parse(String(await served))).toEqual({ sent: 1 });
+  expect(await servedRaw(() => undefined)).toBeUndefined();
+  const more = servedRaw(async (to) => {
+    await writeFrame(to, TYPES.result, 0, Buffer.from("{}"));
+    await writeFrame(to, TYPES.names, 1);
+  });
+  await expect(more).rejects.toBeInstanceOf(BrokenRelay);
 });
 
 test("an ask that is aborted ends with the reason, though its answer never comes", async () => {

@@ -15,21 +15,30 @@ const WAITING_BYTES = 16 * MIB;
 const NAMES_IN_A_PART = 1000;
 const MOST_BYTES = objectBytes(MOST_CONTENTS_BYTES);
 
-/** Returns when the asks have ended and all are answered. Throws BrokenRelay if they are not what they must be. */
+/**
+ * Returns when the asks have ended and all are answered, with the payload of the result that came last, if there was one.
+ * Throws BrokenRelay if the asks are not what they must be.
+ */
 export async function serveChunks(
   store: ChunkStore,
   asks: AsyncIterable<Uint8Array>,
   answers: Writable,
   signal?: AbortSignal,
-): Promise<void> {
+): Promise<Buffer | undefined> {
   const running = new Set<Promise<void>>();
   let waiting = 0;
   let failure: unknown;
+  let result: Buffer | undefined;
   // The failure of a write is that of its answer.
   answers.on("error", () => undefined);
   try {
     for await (const frame of readFrames(asks)) {
       signal?.throwIfAborted();
+      if (result) throw new BrokenRelay("a frame came after the result");
+      if (frame.type === TYPES.result) {
+        result = frame.payload;
+        continue;
+      }
       const work: Promise<void> = answer(store, frame, answers, signal)
         .catch((error: unknown) => {
           failure ??= error;
@@ -47,6 +56,7 @@ export async function serveChunks(
     await Promise.all(running);
   }
   if (failure !== undefined) throw failure;
+  return result;
 }
 
 /** Fails only if the answer cannot be written, or if it is no ask. */

@@ -62,9 +62,12 @@ export async function unpackFolder(
   await syncPath(path.dirname(dir));
 }
 
-/** Removes what killed calls have left in a folder's parent. None may run. Returns the names. */
-export async function removePartial(parent: string): Promise<string[]> {
-  const left = (await readdir(parent)).filter((name) => PARTIAL.test(name));
+/**
+ * Removes what killed calls have left in a folder's parent, of the folder `of` or of all. None may run. Returns the names.
+ */
+export async function removePartial(parent: string, of?: string): Promise<string[]> {
+  const isLeft = (name: string) => PARTIAL.test(name) && (of === undefined || name.startsWith(`${of}.`));
+  const left = (await readdir(parent)).filter(isLeft);
   for (const name of left) await rm(path.join(parent, name), { recursive: true, force: true });
   return left;
 }

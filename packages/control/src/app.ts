@@ -9,6 +9,10 @@ import type { ObjectStore } from "@vivarium/objects/store";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { WrongCredentials } from "./access/wrong-credentials.ts";
+import { keepOnlyBaselines } from "./archive-records/store.ts";
+import { removeArchived } from "./archives/remove-objects.ts";
+import { addArchiveRoutes } from "./archives/routes.ts";
+import { uploadArchive } from "./archives/upload.ts";
 import { captureArtifact } from "./artifacts/capture.ts";
 import type { ArtifactDeps } from "./artifacts/deps.ts";
 import { linkKeyOf } from "./artifacts/links.ts";
@@ -115,8 +119,10 @@ interface AppOptions {
   wrongCredentialsPerMinute: number;
   /** Sessions that an organisation may have creating or live at once, unless it has a ceiling of its own. */
   sessionCeiling: number;
-  /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
+  /** Every pause waits until its archive is complete, or is refused: see `MoveDeps`. */
   requireDurablePause: boolean;
+  /** Whether saved states are kept in the object store, too. Without a key-encryption key none are. */
+  hasArchives: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
   volumeSizes: VolumeSizes;
@@ -136,6 +142,7 @@ const DEFAULTS: AppOptions = {
   wrongCredentialsPerMinute: LIMITS.wrongCredentialsPerMinute,
   sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
+  hasArchives: false,
   forkChildren: LIMITS.forkChildrenDefault,
   volumeSizes: { usualGb: LIMITS.volumeGb, maxGb: LIMITS.volumeMaxGb, orgGb: LIMITS.volumeGbPerOrg },
   // The ingress address of a gateway with default configuration: on this host only.
@@ -344,7 +351,7 @@ function assemble(given: Base) {
     networkReports: new NetworkReports({ ...base, activity, noteUses }),
     provisioner: new Provisioner({ ...base, signals }),
   };
-  const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions];
+  const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions, keepOnlyBaselines];
   return {
     ...moves,
     version: packageJson.version,
@@ -390,6 +397,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addVolumeRoutes(server, parts);
   addRegistryRoutes(server, parts);
   addArtifactRoutes(server, parts);
+  addArchiveRoutes(server, parts);
   addEgressRoutes(server, parts);
   addConnectionRoutes(server, parts);
   addPreviewRoutes(server, parts);
@@ -401,6 +409,8 @@ function jobHandlers(deps: ArtifactDeps & BuildDeps): Record<JobKindName, JobHan
     artifact_capture: (id, stopping) => captureArtifact(deps, id, stopping),
     template_builds: (input, stopping) => runBuilds(deps, input, stopping),
     artifact_removal: (input, stopping) => removeObjects(deps, input, stopping),
+    archive_upload: (id, stopping) => uploadArchive(deps, id, stopping),
+    archive_removal: (input, stopping) => removeArchived(deps, input, stopping),
   };
 }
 

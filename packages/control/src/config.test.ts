@@ -4,6 +4,15 @@ import { readConfig } from "./config.ts";
 
 const read = (more: NodeJS.ProcessEnv) => readConfig({ DATABASE_URL: "postgres://db", ...more });
 
+test("saved states are kept in a bucket, and in a directory only if that is asked for", () => {
+  const hasArchives = (more: NodeJS.ProcessEnv) => read(more).hasArchives;
+  const bucket = { VIV_OBJECTS: "s3://bucket", AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" };
+  expect(hasArchives({})).toBe(false);
+  expect(hasArchives({ VIV_ARCHIVES: "1" })).toBe(true);
+  expect(hasArchives(bucket)).toBe(true);
+  expect(hasArchives({ ...bucket, VIV_ARCHIVES: "0" })).toBe(false);
+});
+
 test("localhost, which has two addresses, is listened on at 127.0.0.1 only", () => {
   expect(read({ VIV_LISTEN: "localhost:7400" }).listen).toEqual({ host: "127.0.0.1", port: 7400 });
   expect(read({ VIV_LISTEN: "[::1]:7400" }).listen).toEqual({ host: "::1", port: 7400 });

@@ -58,6 +58,7 @@ const Environment = z.object({
   VIV_CONTROL_USER: z.string().default("vivarium"),
   VIV_SUPERVISED: z.string().optional(),
   VIV_SOLE_CONTROL: z.enum(["0", "1"]).default("0"),
+  VIV_ARCHIVES: z.enum(["0", "1"]).optional(),
   VIV_REQUIRE_DURABLE_PAUSE: z.enum(["0", "1"]).default("0"),
   VIV_CRASH_AT: z.string().optional(),
   VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
@@ -119,7 +120,10 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     isSupervised: env.VIV_SUPERVISED === "1",
     /** No other control plane serves this database, as the supervisor or the operator declares. */
     isAlone: env.VIV_SOLE_CONTROL === "1",
-    /** Refuses pauses that can be refused, because no archive can make them durable: see `MoveDeps`. */
+    /** Whether saved states are kept in the object store, too: by default in a bucket, and not in a directory of the same disk. */
+    hasArchives:
+      env.VIV_ARCHIVES === undefined ? environment.VIV_OBJECTS !== undefined : env.VIV_ARCHIVES === "1",
+    /** Every pause waits until its archive is complete, or is refused: see `MoveDeps`. */
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     /** Crash point at which this process kills itself, in tests. */
     crashAt: env.VIV_CRASH_AT,

@@ -7,7 +7,7 @@
  *   storage.ts check --rate BYTES
  *     {"expect": bytes}                                       first
  *     {"read": bytes}                                         so far, now and then
- *     {"checked": {"kind": "artifact", "id", "damages": [text]}}    for each artifact
+ *     {"checked": {"kind": "artifact", "id", "damages": [text]}}    for each artifact, and each archive
  */
 import { parseArgs } from "node:util";
 import { becomeAccount, requireAccount } from "@vivarium/kit/account";
@@ -15,6 +15,8 @@ import { createLog } from "@vivarium/kit/log";
 import { Pace } from "@vivarium/kit/pace";
 import { messageOf } from "@vivarium/kit/unknown-error";
 import type { ObjectStore } from "@vivarium/objects/store";
+import { readBackArchives } from "./archives/read-back.ts";
+import { countArchivedBytes } from "./archives/store.ts";
 import { readBackArtifacts } from "./artifacts/read-back.ts";
 import { readConfig } from "./config.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
@@ -58,12 +60,15 @@ async function check(
 ): Promise<void> {
   const things = await listStored(deps.db);
   const artifacts = things.filter(({ kind, state }) => kind === "artifact" && state !== "failed");
-  write({ expect: artifacts.reduce((sum, { size_bytes: bytes }) => sum + (bytes ?? 0), 0) });
+  const ofArtifacts = artifacts.reduce((sum, { size_bytes: bytes }) => sum + (bytes ?? 0), 0);
+  write({ expect: ofArtifacts + (await countArchivedBytes(deps.db)) });
   const pace = new Pace(bytesPerSecond);
   const progress = setInterval(() => write({ read: pace.bytes }), PROGRESS_MS);
   try {
     for await (const { id, damages } of readBackArtifacts(deps, (bytes) => pace.take(bytes)))
       write({ checked: { kind: "artifact", id, damages } });
+    for await (const { id, damages } of readBackArchives(deps, (bytes) => pace.take(bytes)))
+      write({ checked: { kind: "archive", id, damages } });
   } finally {
     clearInterval(progress);
     write({ read: pace.bytes });

@@ -48,6 +48,7 @@ export class Control {
     tickMs: number;
     isAlone: boolean;
     kekSource: KekSource | undefined;
+    hasArchives?: boolean;
   };
 
   constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {
@@ -183,6 +184,8 @@ export async function startControl({
   volumeSizes?: VolumeSizes;
   kekSource?: KekSource | undefined;
   objects?: ObjectSettings;
+  hasArchives?: boolean;
+  requireDurablePause?: boolean;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new FakeNode({ isScripted: true });

@@ -106,7 +106,7 @@ async function withProcess<T>(
   use: (mortal: MortalControl) => Promise<T>,
   { actsOnLeases = false } = {},
 ): Promise<T> {
-  const { databaseUrl, nodeSocket, controlDir } = control.settings;
+  const { databaseUrl, nodeSocket, controlDir, hasArchives } = control.settings;
   const dataDir = mkdtempSync(path.join(tmpdir(), "mortal-"));
   // A separate folder, because the process notes there that it has crashed.
   cpSync(controlDir, path.join(dataDir, "control"), { recursive: true });
@@ -120,6 +120,7 @@ async function withProcess<T>(
       VIV_NODE_SOCKET: nodeSocket,
       VIV_DATA_DIR: dataDir,
       VIV_OBJECTS_DIR: path.join(controlDir, "objects"),
+      VIV_ARCHIVES: hasArchives ? "1" : "0",
       VIV_LISTEN: listen,
       VIV_CONTROL_USER: "",
       // A process that is not the only one lets the others renew their leases before it takes over what has lapsed.

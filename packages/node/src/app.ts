@@ -8,6 +8,7 @@ import type { Log } from "@vivarium/kit/log";
 import { KIB, MIB } from "@vivarium/kit/sizes";
 import { type Dial, dialPublicExcept } from "@vivarium/oci/dial";
 import { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, fastify } from "fastify";
+import { Archives } from "./archives/archives.ts";
 import { Builds } from "./builds/builds.ts";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
@@ -148,6 +149,12 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     agentOf: (machineId) => table.getRunning(machineId).agent,
     dial: dialFor(config),
   });
+  const archives = new Archives({
+    ...{ baselines, snapshots, gate, log },
+    niceness: config.archiveNiceness,
+    crashAt: config.crashAt,
+    dataDir: config.dataDir,
+  });
   const stopping = new AbortController();
   const background = [
     continueWhenSpaceIsFree(deps, stopping.signal),
@@ -160,7 +167,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   ];
 
   const server = makeServer(log, { http: { maxHeaderSize: HEADER_BYTES } });
-  registerRoutes(server, deps);
+  registerRoutes(server, { ...deps, archives });
   registerBuildRoutes(server, builds);
   await listenForControl(server, config);
   const gatewayServer = makeServer(log, { forceCloseConnections: true });
@@ -172,6 +179,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     async close() {
       stopping.abort();
       network.wakes.close();
+      await archives.close();
       await closeServer(server);
       await builds.close();
       await Promise.all(background);

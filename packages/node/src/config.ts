@@ -48,6 +48,8 @@ export function readConfig(env: NodeJS.ProcessEnv) {
     ...readWarm(env),
     /** Free disk below which new machines are refused. Unset: a tenth of the disk, at most 5 GiB. */
     diskFloorBytes: readCount("VIV_DISK_FLOOR_BYTES", env.VIV_DISK_FLOOR_BYTES),
+    /** How far saved states give way to all else while they are packed and unpacked: 0 not at all, 19 entirely. */
+    archiveNiceness: Math.min(readCount("VIV_ARCHIVE_NICENESS", env.VIV_ARCHIVE_NICENESS) ?? 15, 19),
     /** Name of a crash point at which a test lets this process die once. */
     crashAt: env.VIV_CRASH_AT,
   };

@@ -4,6 +4,7 @@ export type {
   ApiKeyCreated,
   ApiKeyList,
   ApiKeyRecord as ApiKey,
+  Archive,
   Artifact,
   ArtifactList,
   AuditEntry,

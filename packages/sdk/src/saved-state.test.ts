@@ -55,6 +55,7 @@ test("the verbs of a session send what the interface says and return its answers
   await client.sessions.pause("s", { wakeAt: new Date(at) });
   await client.sessions.pause("s", { wakeAt: "2027-03-01T10:30:00+01:00" }, { timing: true });
   expect(await client.sessions.resume("s", { timing: true })).toEqual(record);
+  await client.sessions.retryArchive("s");
   expect(await client.sessions.fork("s", { count: 3 })).toEqual({ parent_session_id: "s", children: ["c"] });
   await client.sessions.fork("s");
   expect(await client.sessions.restore("s", "chk_1")).toEqual(record);
@@ -63,6 +64,7 @@ test("the verbs of a session send what the interface says and return its answers
     { request: "POST /v1/sessions/s/pause", body: { wake_at: at } },
     { request: "POST /v1/sessions/s/pause?timing=true", body: { wake_at: "2027-03-01T10:30:00+01:00" } },
     { request: "POST /v1/sessions/s/resume?timing=true", body: {} },
+    { request: "POST /v1/sessions/s/archive/retry", body: {} },
     { request: "POST /v1/sessions/s/fork", body: { count: 3 } },
     { request: "POST /v1/sessions/s/fork", body: {} },
     { request: "POST /v1/sessions/s/restore", body: { checkpoint_id: "chk_1" } },

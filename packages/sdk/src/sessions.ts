@@ -1,5 +1,6 @@
 /** `client.sessions`, which creates, lists, pauses, forks and ends sessions. */
 import type {
+  Archive,
   EndReason,
   ExecRequest,
   ExecResult,
@@ -137,6 +138,17 @@ export class Sessions {
   }
 
   /**
+   * Tries at once to store the state of a paused session whose `archive` has failed; the service does so every hour. Resolves
+   * with the archive, which is `pending`.
+   *
+   * @example
+   * const { status } = await client.sessions.retryArchive(sessionId); // "pending"
+   */
+  retryArchive(sessionId: string, options: CallOptions = {}): Promise<Archive> {
+    return this.#change(sessionId, "archive/retry", {}, true, options);
+  }
+
+  /**
    * Makes `count` new sessions (default: 1) from this one's memory, processes and disk at one instant. All are live
    * when the promise resolves; if it rejects, no child exists, unless the answer was lost. Then the children may exist,
    * and the request is not repeated. The parent keeps running unchanged.
@@ -219,7 +231,7 @@ export class Sessions {
 
   #change<T>(
     sessionId: string,
-    verb: "pause" | "resume" | "fork" | "restore",
+    verb: "pause" | "resume" | "archive/retry" | "fork" | "restore",
     body: object,
     repeatable: boolean,
     options: TimedOptions,

@@ -9,10 +9,11 @@ const WORDS = {
   volume: "volume",
   baseline: "baseline",
   artifact: "artifact",
+  archive: "archive",
 } as const;
 
 export function renderChecked({ checked, bytes, damaged }: Checked): string {
-  const counts = (["snapshot", "baseline", "volume", "artifact"] as const)
+  const counts = (["snapshot", "baseline", "volume", "artifact", "archive"] as const)
     .map((kind) => `${checked[kind]} ${WORDS[kind]}${checked[kind] === 1 ? "" : "s"}`)
     .join(", ");
   const verdict = damaged.length === 0 ? "nothing is damaged" : `${damaged.length} damaged`;
@@ -34,7 +35,10 @@ function ownerOf(kind: Damaged["kind"], id: string, of: Damaged["of"]): string {
   return `${itself}${name}${session}, organisation ${of.org_id}`;
 }
 
-const KINDS = ["session", "checkpoint", "template", "volume", "artifact", "baseline", "unnamed"] as const;
+const KINDS = [
+  ...(["session", "checkpoint", "template", "volume", "artifact"] as const),
+  ...(["archive", "baseline", "unnamed"] as const),
+] as const;
 const SPACE = ["ON DISK", "SHARED", "ITS OWN"];
 
 export function renderUsage({ disk, stored, unnamed_object_bytes: unnamed }: Usage): string {

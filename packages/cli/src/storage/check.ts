@@ -1,11 +1,11 @@
-/** Reads everything that is stored back against its sums: saved states, baselines and volumes of the node, then artifacts. */
+/** Reads everything that is stored back against its sums: saved states, baselines and volumes of the node, then artifacts and archives. */
 import type { Context } from "../context.ts";
 import type { Progress } from "../copy/progress.ts";
 import { type Programs, withPrograms } from "./programs.ts";
 import { type OnNode, ownerOf, readThings, type Thing } from "./stored.ts";
 
 export interface Damaged {
-  kind: Exclude<OnNode["kind"], "machine"> | "artifact";
+  kind: Exclude<OnNode["kind"], "machine"> | "artifact" | "archive";
   id: string;
   damages: string[];
   /** The owner. Absent where no row names the damaged one. */
@@ -35,7 +35,7 @@ export async function checkStorage(
   { bytesPerSecond, progress, signal }: CheckOptions,
 ): Promise<Checked> {
   return await withPrograms(context, { command: "viv storage check", signal }, async (programs) => {
-    const result = { checked: { snapshot: 0, volume: 0, baseline: 0, artifact: 0 }, bytes: 0 };
+    const result = { checked: { snapshot: 0, volume: 0, baseline: 0, artifact: 0, archive: 0 }, bytes: 0 };
     const found: Omit<Damaged, "of">[] = [];
     for (const name of ["node", "control"] as const) {
       let read = 0;
@@ -64,8 +64,8 @@ async function withOwners(programs: Programs, found: Omit<Damaged, "of">[]): Pro
   const { things } = await readThings(programs);
   return found.map(({ kind, id, damages }) => {
     const owner =
-      kind === "artifact"
-        ? things.find((thing) => thing.kind === "artifact" && thing.id === id)
+      kind === "artifact" || kind === "archive"
+        ? things.find((thing) => thing.kind === kind && thing.id === id)
         : ownerOf({ kind, id }, things);
     if (!owner) return { kind, id, damages };
     const { kind: of, id: ownerId, name, org_id, session_id } = owner;

@@ -3,7 +3,7 @@ import type { Programs } from "./programs.ts";
 
 /** A row of control's. */
 export interface Thing {
-  kind: "session" | "checkpoint" | "template" | "volume" | "artifact";
+  kind: "session" | "checkpoint" | "template" | "volume" | "artifact" | "archive";
   id: string;
   org_id: string;
   name: string | null;

@@ -11,6 +11,7 @@ const WITH_THE_CHANGE = {
   deleteSession: "session.destroy",
   pauseSession: "session.pause",
   resumeSession: "session.resume",
+  retryArchive: "session.archive_retry",
   restoreSession: "session.restore",
   forkSession: "session.fork",
   updateSession: "session.update",

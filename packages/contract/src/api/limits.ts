@@ -125,6 +125,15 @@ export const LIMITS = {
   artifactRetentionMaxMs: 90 * DAY_MS,
   artifactLinkMs: 1 * HOUR_MS,
 
+  archiveAttempts: 6,
+  archiveRetryMs: 1 * HOUR_MS,
+  /** How long the archive of a baseline stays although nothing differs from it. */
+  archiveGraceMs: 7 * DAY_MS,
+  durablePauseMs: 600 * SECOND_MS,
+  diskFreeShare: 0.15,
+  diskFreeBytes: 15 * 1024 * MIB,
+  stateUnusedMs: 600 * SECOND_MS,
+
   egressEntries: 256,
   egressEntryChars: 255,
   /** Lines kept of each kind: connections allowed, connections refused, questions answered, questions refused. */

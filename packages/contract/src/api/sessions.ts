@@ -77,6 +77,7 @@ export const Archive = named("Archive", {
   uploaded_at: timestamp.optional(),
   detail: z.string().optional(),
 });
+export type Archive = z.infer<typeof Archive>;
 
 /** The session record (docs/spec/sessions.md). Unset optional fields are omitted, never null. */
 export const SessionRecord = named("Session", {

@@ -39,6 +39,19 @@ export const OWN_ERRORS = {
   },
   build_not_found: { status: 404, meaning: "no such build on this node" },
   build_conflict: { status: 409, meaning: "the build exists with other parameters" },
+  base_not_found: {
+    status: 404,
+    meaning: "the state that an archive differs from is not on this node; it is unpacked first",
+  },
+  archive_unusable: {
+    status: 409,
+    meaning: "the archive is not what was packed, or key or base are others; its reason says which",
+  },
+  archive_interrupted: {
+    status: 503,
+    meaning:
+      "packing or unpacking broke off, such as when the store does not answer; another attempt may succeed",
+  },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },

@@ -1,4 +1,5 @@
 /** Exports of contract/node. */
+export * from "./archives.ts";
 export * from "./builds.ts";
 export * from "./calls.ts";
 export * from "./host-settings.ts";

@@ -7,6 +7,7 @@ import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { findState, serveArchive } from "./archives.ts";
 import {
   buildId,
   buildStatus,
@@ -23,14 +24,7 @@ import { findMachine, listMachines, machineId } from "./machine-table.ts";
 import { continueMachine, startMachine, stopMachine } from "./machines.ts";
 import { networkReport, putNetwork, putPreviews } from "./network.ts";
 import { answer, Refusal, refuse } from "./refusal.ts";
-import {
-  deleteSnapshot,
-  findSnapshot,
-  listSnapshots,
-  saveSnapshot,
-  snapshotId,
-  statusOf,
-} from "./snapshots.ts";
+import { deleteSnapshot, listSnapshots, saveSnapshot, snapshotId, statusOf } from "./snapshots.ts";
 import { NodeState } from "./state.ts";
 import { stateKeyOf } from "./state-key.ts";
 import { serveUpgrade } from "./streams.ts";
@@ -154,8 +148,8 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),
   "GET snapshots": (node) => ({ snapshots: listSnapshots(node) }),
   "PUT snapshots/:id": async (node, { id, json, stateKey }) =>
-    statusOf(await saveSnapshot(node, snapshotId(id), json, stateKey)),
-  "GET snapshots/:id": (node, { id }) => statusOf(findSnapshot(node, snapshotId(id))),
+    statusOf(node, await saveSnapshot(node, snapshotId(id), json, stateKey)),
+  "GET snapshots/:id": (node, { id }) => statusOf(node, findState(node, snapshotId(id))),
   "DELETE snapshots/:id": (node, { id }) => deleteSnapshot(node, snapshotId(id)),
 };
 
@@ -171,6 +165,8 @@ async function serve(node: NodeState, request: IncomingMessage, response: Server
       request,
       response,
     });
+  if (kind === "snapshots" && request.method === "POST" && (sub === "pack" || sub === "unpack"))
+    return await serveArchive(node, { action: sub, id, query, request, response });
   const body = await buffer(request);
   const name = [kind, id && ":id", sub, ...rest].filter((part) => part !== "").join("/");
   const call = CALLS[`${request.method} ${name}`];

@@ -17,6 +17,8 @@ export class FakeMachine {
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
   /** Whether its guest, and every copy of that, refuses to change identity. */
   isUnfit = false;
+  /** The baseline of the snapshot that it was started from. */
+  baselineId: string | undefined;
   /** Set if the machine is sealed. */
   stateKey: string | undefined;
 

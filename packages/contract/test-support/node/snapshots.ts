@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type CaptureTimings, SnapshotId, SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
+import { baselineIdOf, endArchiving, presentBaseline } from "./archives.ts";
 import type { FakeMachine } from "./machine.ts";
 import { alive, running } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
@@ -19,6 +20,10 @@ export interface FakeSnapshot {
   size: string;
   bytes: number;
   created_at: string;
+  /** When it was made or unpacked here, or a machine was last started from it. */
+  usedAt: string | undefined;
+  /** The baseline that it was made from. */
+  baselineId: string;
   /** Absent for a copy of a snapshot, which captured nothing. */
   timings: CaptureTimings | undefined;
   /** A directory of this host; exists if the machine had files. */
@@ -37,11 +42,12 @@ export function snapshotId(id: string): string {
   throw new Refusal("snapshot_not_found", "no snapshot of this name on this node");
 }
 
-export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
+export function statusOf(state: NodeState, snapshot: FakeSnapshot): SnapshotStatus {
   const { snapshot_id, template, size, bytes, created_at, timings, spec } = snapshot;
   const gaveWay = "machine_id" in spec && spec.after === "hold" && { machine_id: spec.machine_id };
-  const { memory } = snapshot;
-  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings, memory, ...gaveWay };
+  const { memory, usedAt: used_at } = snapshot;
+  const about = { template, size, bytes, created_at, used_at, timings, memory, ...gaveWay };
+  return { snapshot_id, state: "ready", baseline_id: presentBaseline(state, snapshot), ...about };
 }
 
 /** Saves a snapshot; an equal call, even while in flight, returns the same snapshot, a different one is refused. */
@@ -120,6 +126,8 @@ async function capture(
       size,
       bytes: 4096,
       created_at: new Date().toISOString(),
+      usedAt: new Date().toISOString(),
+      baselineId: machine.baselineId ?? baselineIdOf(state, template, size),
       timings: { freeze: 1, state: 2, memory: 3, disk: 4, publish: 5, stopped: 6 },
       dir,
       placed: new Map(placed),
@@ -141,7 +149,8 @@ async function copy(
   await copyFiles(source.dir, dir);
   const created_at = new Date().toISOString();
   const memory = spec.memory ?? source.memory;
-  return { ...source, snapshot_id: id, spec, dir, created_at, timings: undefined, memory };
+  const usedAt = created_at;
+  return { ...source, snapshot_id: id, spec, dir, created_at, usedAt, timings: undefined, memory };
 }
 
 async function copyFiles(from: string, to: string): Promise<void> {
@@ -157,12 +166,15 @@ export function findSnapshot({ snapshots, info }: NodeState, id: string): FakeSn
   return snapshot;
 }
 
-export function listSnapshots({ snapshots, info }: NodeState): SnapshotStatus[] {
+export function listSnapshots(state: NodeState): SnapshotStatus[] {
+  const { snapshots, info } = state;
   const whole = [...snapshots.values()].filter((one) => !info.damaged_snapshots?.includes(one.snapshot_id));
-  return whole.map(statusOf);
+  return whole.map((one) => statusOf(state, one));
 }
 
-export async function deleteSnapshot({ snapshots, saving }: NodeState, id: string): Promise<void> {
+export async function deleteSnapshot(state: NodeState, id: string): Promise<void> {
+  const { snapshots, saving } = state;
+  await endArchiving(state, id);
   const underWay = saving.get(id);
   underWay?.hurry();
   await underWay?.done.catch(() => {});
@@ -175,4 +187,6 @@ export async function loadSnapshot(snapshot: FakeSnapshot, machine: FakeMachine)
   await copyFiles(snapshot.dir, machine.dir);
   for (const [guestPath, inside] of snapshot.placed) machine.placed.set(guestPath, join(machine.dir, inside));
   machine.isUnfit = snapshot.isUnfit;
+  machine.baselineId = snapshot.baselineId;
+  snapshot.usedAt = new Date().toISOString();
 }

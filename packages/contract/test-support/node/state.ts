@@ -16,6 +16,7 @@ import type {
   StartSpec,
   WakeOutcome,
 } from "@vivarium/contract/node";
+import type { Archiving } from "./archives.ts";
 import type { FakeBuild, FakeImage } from "./builds.ts";
 import type { GuestRequest } from "./guest.ts";
 import { FakeMachine } from "./machine.ts";
@@ -73,6 +74,10 @@ export class NodeState {
   readonly stopping = new Map<string, Promise<void>>();
   readonly snapshots = new Map<string, FakeSnapshot>();
   readonly saving = new Map<string, UnderWay<SnapshotSpec, FakeSnapshot>>();
+  /** Snapshots that are being packed or unpacked. */
+  readonly archiving = new Map<string, Archiving>();
+  /** Folders that are being made to be packed, or as bases. */
+  readonly staging = new Map<string, Promise<string>>();
   readonly volumes = new Map<string, FakeVolume>();
   readonly builds = new Map<string, FakeBuild>();
   /** Images of the registries, by their reference in full. */
@@ -107,6 +112,10 @@ export class NodeState {
   onDelete: (machineId: string) => Promise<void> | void = () => {};
   /** Runs before a snapshot is made. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
+  /** Runs before a snapshot is packed. */
+  onPack: (snapshotId: string) => Promise<void> | void = () => {};
+  /** Runs before an archive is unpacked. */
+  onUnpack: (snapshotId: string) => Promise<void> | void = () => {};
   /** Runs before a volume is made or deleted. */
   onVolume: (volumeId: string) => Promise<void> | void = () => {};
   /** Runs at the beginning of each stage of a build; may throw a BuildFailed. */

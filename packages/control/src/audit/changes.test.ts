@@ -12,9 +12,13 @@ let control: Control;
 /** The key of requests whose entries mark a moment, so that they use up no other key's denials. */
 let marker: string;
 beforeAll(async () => {
-  control = await startControl();
+  control = await startControl({ hasArchives: true });
   marker = await control.addKey({ orgId: (await control.ask("GET /v1/org")).body.org_id });
   control.node.onGuest = answerGuest;
+  // An archive that is complete could not be retried.
+  control.node.onPack = () => {
+    throw new Error("nothing is packed");
+  };
   await control.app.server.listen({ host: "127.0.0.1", port: 0 });
 });
 afterEach(() => control.destroyAll());
@@ -131,6 +135,7 @@ const CHANGES: [operation: keyof typeof AUDIT_ACTIONS, call: string, body?: obje
   ["deleteFile", "DELETE /v1/sessions/:id/files?path=b"],
   ["uploadFile", "PUT /v1/sessions/:id/files/stream?path=a"],
   ["pauseSession", "POST /v1/sessions/:id/pause"],
+  ["retryArchive", "POST /v1/sessions/:id/archive/retry"],
   ["resumeSession", "POST /v1/sessions/:id/resume"],
   ["deleteSession", "DELETE /v1/sessions/:id"],
 ];

@@ -2,6 +2,7 @@ import { CHECKPOINT_ID_PATTERN } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { deleteArchiveOf } from "../archive-records/remove.ts";
 import { appendEntry } from "../audit/append.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -19,6 +20,7 @@ export async function deleteCheckpoint(
   await deps.db.transaction().execute(async (tx) => {
     const gone = await removeCheckpoint(tx, scope, id);
     if (!gone) throw checkpointNotFound();
+    await deleteArchiveOf(tx, id);
     const { size_bytes } = gone;
     const session = { ...gone, id: gone.session_id };
     await appendEvent(tx, eventOf(session, "checkpoint.deleted", { checkpoint_id: id, size_bytes }));

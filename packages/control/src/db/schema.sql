@@ -24,6 +24,59 @@ create table api_keys (
 );
 CREATE INDEX api_keys_org ON public.api_keys USING btree (org_id) WHERE (revoked_at IS NULL);
 
+create table archive_spaces (
+  id text not null,
+  org_id text not null,
+  owner text not null,
+  kek_id text not null,
+  data_key bytea not null,
+  swept_until timestamp(3) with time zone,
+  constraint archive_spaces_owner_key UNIQUE (owner),
+  constraint archive_spaces_pkey PRIMARY KEY (id)
+);
+CREATE INDEX archive_spaces_kek ON public.archive_spaces USING btree (kek_id);
+
+create table archives (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  space_id text not null,
+  kind text not null,
+  snapshot_id text not null,
+  session_id text,
+  base_archive text,
+  depth integer not null default 0,
+  baseline_id text,
+  state text not null default 'pending'::text,
+  created_at timestamp(3) with time zone not null default now(),
+  attempt integer not null default 0,
+  tries integer not null default 0,
+  failed_at timestamp(3) with time zone,
+  error text,
+  kek_id text not null,
+  data_key bytea not null,
+  contents bytea,
+  chunks bytea,
+  differing_bytes bigint,
+  stored_bytes bigint,
+  uploaded_at timestamp(3) with time zone,
+  is_cold boolean not null default false,
+  constraint archives_base_archive_fkey FOREIGN KEY (base_archive) REFERENCES archives(id) DEFERRABLE INITIALLY DEFERRED,
+  constraint archives_complete CHECK (((state = 'complete'::text) = ((contents IS NOT NULL) AND (chunks IS NOT NULL) AND (uploaded_at IS NOT NULL)))),
+  constraint archives_error CHECK (((error IS NOT NULL) = (state = 'failed'::text))),
+  constraint archives_kind_check CHECK ((kind = ANY (ARRAY['pause'::text, 'checkpoint'::text, 'template'::text, 'baseline'::text]))),
+  constraint archives_pkey PRIMARY KEY (id),
+  constraint archives_session CHECK (((session_id IS NULL) = (kind = 'baseline'::text))),
+  constraint archives_snapshot_id_key UNIQUE (snapshot_id),
+  constraint archives_space_id_fkey FOREIGN KEY (space_id) REFERENCES archive_spaces(id),
+  constraint archives_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'complete'::text, 'failed'::text])))
+);
+CREATE INDEX archives_kek ON public.archives USING btree (kek_id);
+CREATE INDEX archives_of_base ON public.archives USING btree (base_archive) WHERE (base_archive IS NOT NULL);
+CREATE INDEX archives_of_session ON public.archives USING btree (session_id);
+CREATE INDEX archives_of_space ON public.archives USING btree (space_id);
+CREATE INDEX archives_unfinished ON public.archives USING btree (created_at) WHERE (state <> 'complete'::text);
+
 create table artifact_files (
   artifact_id text not null,
   position integer not null,
@@ -489,6 +542,7 @@ create table sessions (
   volume_id text,
   volume_gb integer,
   artifact_paths text[],
+  pause_detail text,
   constraint sessions_authority CHECK (((bound_hosts IS NULL) = (ca_certificate IS NULL))),
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),

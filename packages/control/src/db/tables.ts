@@ -29,6 +29,8 @@ export interface Tables {
   registry_credentials: RegistryCredentialTable;
   artifacts: ArtifactTable;
   artifact_files: ArtifactFileTable;
+  archive_spaces: ArchiveSpaceTable;
+  archives: ArchiveTable;
   snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
@@ -198,6 +200,7 @@ interface MoveColumns {
   guest_ip: string | null;
   isolation: "kvm" | "emulated" | null;
   machine_released_at: Date | null;
+  pause_detail: string | null;
 }
 
 /** Written by operations/ alone. The operation in progress on the session. */
@@ -363,6 +366,42 @@ export interface ArtifactFileTable {
   path: string;
   size_bytes: number;
   pieces: Buffer;
+}
+
+export interface ArchiveSpaceTable {
+  id: string;
+  org_id: string;
+  owner: string;
+  kek_id: string;
+  data_key: Buffer;
+  swept_until: Date | null;
+}
+
+export interface ArchiveTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  space_id: string;
+  kind: "pause" | "checkpoint" | "template" | "baseline";
+  snapshot_id: string;
+  session_id: string | null;
+  base_archive: string | null;
+  depth: Generated<number>;
+  baseline_id: string | null;
+  state: Generated<"pending" | "complete" | "failed">;
+  created_at: Generated<Date>;
+  attempt: Generated<number>;
+  tries: Generated<number>;
+  failed_at: Date | null;
+  error: string | null;
+  kek_id: string;
+  data_key: Buffer;
+  contents: Buffer | null;
+  chunks: Buffer | null;
+  differing_bytes: number | null;
+  stored_bytes: number | null;
+  uploaded_at: Date | null;
+  is_cold: Generated<boolean>;
 }
 
 interface AttachmentTable {

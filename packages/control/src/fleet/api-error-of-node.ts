@@ -83,6 +83,10 @@ const UNLOADABLE: ApiText = [
   "internal",
   "the saved state cannot be loaded: it is damaged, or was made by a QEMU that this host does not have; it was left as it is, and trying again does not help",
 ];
+const UNUSABLE_ARCHIVE: ApiText = [
+  "internal",
+  "the saved state is only in the object store, and its archive there cannot be used: objects of it are gone or were changed; it was left as it is, and trying again does not help until they are back",
+];
 const SILENT: ApiText = ["session_unavailable", "the session's machine does not answer at the moment"];
 
 /** The API errors of the node's refusals whose code alone decides the text. */
@@ -105,6 +109,12 @@ const REFUSALS: Partial<Record<NodeErrorCode, ApiText>> = {
   wrong_state_key: [
     "internal",
     "the saved state was sealed with another key than the session has; it was left as it is, and trying again does not help",
+  ],
+  archive_unusable: UNUSABLE_ARCHIVE,
+  base_not_found: UNUSABLE_ARCHIVE,
+  archive_interrupted: [
+    "unavailable",
+    "the saved state is only in the object store, which does not answer at the moment; nothing has changed",
   ],
   snapshot_damaged: UNLOADABLE,
   snapshot_not_found: UNLOADABLE,

@@ -26,18 +26,22 @@ import {
   type NetworkSpec,
   type NodeErrorCode,
   NodeInfo,
+  type Packed,
+  PackResult,
   type PreviewTable,
   type SessionConnections,
   SnapshotList,
   type SnapshotSpec,
   SnapshotStatus,
   type StartSpec,
+  UnpackResult,
   VolumeList,
   VolumeStatus,
   Wake,
   type WakeOutcome,
 } from "@vivarium/contract/node";
 import { z } from "zod";
+import { type ArchiveAccess, callWithChunks } from "./archive-call.ts";
 import { NodeError, type NodeFailure } from "./node-error.ts";
 import { type Exchange, exchange, exchangeJson, readAll, readJson } from "./node-http.ts";
 import { openNodeStream } from "./node-stream.ts";
@@ -200,6 +204,30 @@ export class NodeClient {
   ): Promise<SnapshotStatus> {
     const answer = await this.#send("PUT", `snapshots/${snapshotId}`, signal, spec, stateKey);
     return parseAnswer(SnapshotStatus, answer);
+  }
+
+  /** Packs the snapshot, or the baseline, into an archive, with the chunks of its space at hand. */
+  async packSnapshot(snapshotId: string, access: ArchiveAccess, signal: AbortSignal): Promise<Packed> {
+    const query = { archive_id: access.archiveId, base: access.base };
+    const path = `/v1/snapshots/${snapshotId}/pack${queryText(query)}`;
+    const call = { socketPath: this.#socketPath, path, ...access, signal };
+    const result = parseAnswer(PackResult, await callWithChunks(call));
+    if ("packed" in result) return result.packed;
+    throw new NodeError("refused", result.refused.message, { code: result.refused.code });
+  }
+
+  /** Answers once the snapshot is durable. One that is there is left as it is. */
+  async unpackSnapshot(
+    snapshotId: string,
+    { contents, bytes, ...access }: ArchiveAccess & { contents: string; bytes: number | undefined },
+    signal: AbortSignal,
+  ): Promise<SnapshotStatus> {
+    const query = { archive_id: access.archiveId, base: access.base, contents, bytes };
+    const path = `/v1/snapshots/${snapshotId}/unpack${queryText(query)}`;
+    const call = { socketPath: this.#socketPath, path, ...access, signal };
+    const result = parseAnswer(UnpackResult, await callWithChunks(call));
+    if ("unpacked" in result) return result.unpacked;
+    throw new NodeError("refused", result.refused.message, { code: result.refused.code });
   }
 
   /** Answers once the volume is durable. Repeating the call gives the same answer. */

@@ -91,6 +91,7 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/:id/checkpoints"],
   ["GET /v1/sessions/:id/checkpoints"],
   ["POST /v1/sessions/:id/artifacts", { paths: ["a"] }],
+  ["POST /v1/sessions/:id/archive/retry"],
   ["GET /v1/sessions/:id/artifacts"],
   ["GET /v1/sessions/:id/artifacts/:aid"],
   ["GET /v1/artifacts/:aid"],

@@ -23,6 +23,10 @@ export const JOB_KINDS = {
   template_builds: { retries: 0, backoffS: 2, expireS: 7_200, concurrency: 1, waiting: 10 },
   /** Removes from the object store what a deleted, expired or failed artifact had there. */
   artifact_removal: { retries: 10, backoffS: 10, expireS: 3_600, concurrency: 2, waiting: 1_000 },
+  /** Lets the node pack a saved state into the object store. The node packs few at once, and lets others wait. */
+  archive_upload: { retries: 6, backoffS: 2, expireS: 7_200, concurrency: 3, waiting: 1_000 },
+  /** Removes from the object store what a deleted archive alone had there. */
+  archive_removal: { retries: 5, backoffS: 10, expireS: 3_600, concurrency: 1, waiting: 1_000 },
 } as const satisfies Record<string, JobKind>;
 export type JobKindName = keyof typeof JOB_KINDS;
 

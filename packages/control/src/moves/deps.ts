@@ -1,3 +1,4 @@
+import type { ObjectStore } from "@vivarium/objects/store";
 import type { Activity } from "../deadlines/activity.ts";
 import type { NetworkReports } from "../egress/reports.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -13,10 +14,10 @@ export interface MoveDeps extends FrameDeps, CeilingDeps {
   networkReports: NetworkReports;
   startGate: StartGate;
   keyring: Keyring;
-  /**
-   * Refuses pause requests, and skips pauses for idleness and detach: no archive can store them outside of their node.
-   * Pauses for `max_lifetime`, `continuous_live_limit` and the organisation's egress cap are carried out regardless.
-   */
+  objects: ObjectStore;
+  /** Whether saved states are kept in the object store, too. */
+  hasArchives: boolean;
+  /** Every pause waits for its archive, or is refused: see `archive-first.ts`. */
   requireDurablePause: boolean;
   /** Stops provisioning of a session that was destroyed. */
   provisioner: { cancel(sessionId: string): void };

@@ -3,6 +3,7 @@
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
+import { addArchive } from "../archive-records/add.ts";
 import type { Queries } from "../db/pool.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
 import { isRefusal } from "../fleet/node-error.ts";
@@ -14,6 +15,14 @@ import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { noteVolumeSaved } from "../volumes/attach.ts";
+import {
+  canArchive,
+  explainNotDurable,
+  NO_COLD_TIER,
+  notDurable,
+  refusePause,
+  untilArchived,
+} from "./archive-first.ts";
 import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { commitMove } from "./save-move.ts";
@@ -35,6 +44,10 @@ export async function claimAndPause(
   why: Pick<OperationInput, "event" | "wake_at" | "by">,
   isStillDue?: (tx: Queries) => Promise<boolean>,
 ): Promise<Paused | typeof BUSY> {
+  if (deps.requireDurablePause && !canArchive(deps)) {
+    await refusePause(deps, session, why.event ?? "pause", NO_COLD_TIER);
+    throw explainNotDurable(NO_COLD_TIER);
+  }
   await requireStateKey(deps, session);
   const input = { snapshot_id: `pau_${randomId()}`, ...why };
   const claim = (db: Queries) => deps.operations.claim(session, "pause", input, db);
@@ -51,10 +64,14 @@ export async function carryOutPause(deps: MoveDeps, op: Operation): Promise<Paus
     return BUSY;
   }
   const spec = { machine_id: machineIdOf(op.session), after: "hold" } as const;
+  let whyNotDurable: string | undefined;
   return await carryOut(deps, op, {
     make: async (signal) => {
       const stateKey = await openStateKey(deps.keyring, op.session);
-      return await deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+      const snapshot = await deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+      if (deps.requireDurablePause) whyNotDurable = await untilArchived(deps, op, snapshot, signal);
+      if (whyNotDurable !== undefined) throw notDurable(whyNotDurable);
+      return snapshot;
     },
     commit: (snapshot) => commit(deps, op, snapshot),
     finish: (session, snapshot, elapsedMs) => {
@@ -64,7 +81,8 @@ export async function carryOutPause(deps: MoveDeps, op: Operation): Promise<Paus
       return { outcome: { session, timings }, timings, facts };
     },
     remove: () => deps.nodes.deleteSnapshot(snapshotIdOf(op)),
-    rollBack: () => rollBack(deps, op),
+    rollBack: () => rollBack(deps, op, whyNotDurable),
+    explain: (error) => (whyNotDurable === undefined ? undefined : explainNotDurable(whyNotDurable, error)),
     whenUnsure: "leave",
   });
 }
@@ -77,20 +95,28 @@ function wasUsedSinceDecision({ activity }: MoveDeps, op: Operation): boolean {
 }
 
 async function commit(deps: MoveDeps, op: Operation, snapshot: SnapshotStatus) {
-  return await commitMove(deps, op, eventOf(op), {
-    snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
-    wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
-    ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
-  });
+  return await commitMove(
+    deps,
+    op,
+    eventOf(op),
+    {
+      snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
+      wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
+      ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
+    },
+    async (tx) => void (await addArchive(deps, tx, { kind: "pause", session: op.session, snapshot })),
+  );
 }
 
 /** After a refusal by the node: the machine continues and the session stays live, or ends if its lifetime is over. */
-async function rollBack(deps: MoveDeps, op: Operation): Promise<void> {
+async function rollBack(deps: MoveDeps, op: Operation, whyNotDurable?: string): Promise<void> {
   await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
     if (!isRefusal(error)) throw error;
   });
   await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
-  if (eventOf(op) === "max_lifetime") await destroyInstead(deps, op);
+  if (whyNotDurable !== undefined) await refusePause(deps, op.session, eventOf(op), whyNotDurable);
+  // A pause that could not be made durable is tried again, and the session stays as it is.
+  if (eventOf(op) === "max_lifetime" && whyNotDurable === undefined) await destroyInstead(deps, op);
   else await deps.operations.clear(op, { lookAfterMs: eventOf(op) === "pause" ? 0 : RETRY_MS });
 }
 

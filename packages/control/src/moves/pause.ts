@@ -5,7 +5,6 @@ import type { Scope } from "../access/principal.ts";
 import { appendEntry } from "../audit/append.ts";
 import { readDeadlineTime } from "../db/time.ts";
 import { saveWakeAt } from "../deadlines/wake-at.ts";
-import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
@@ -41,12 +40,6 @@ async function decideAndPause(
   }
   if (session.state !== "live") throw notUsable(session);
   if (session.op !== null) return BUSY;
-  if (deps.requireDurablePause) {
-    throw new ApiError(
-      "archive_unavailable",
-      "this server is set to pause durably only and has no archive to pause to; the session goes on running",
-    );
-  }
   const why = { event: "pause" as const, by, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
   return await claimAndPause(deps, session, why);
 }

@@ -94,18 +94,30 @@ export async function moveSession(
   return move && (await saveMove(deps, session, move, details));
 }
 
-/** Moves the session of an operation, and ends the operation or turns it into a `settle`. Retried until stored. */
+/**
+ * Moves the session of an operation, and ends the operation or turns it into a `settle`. Retried until stored. `alongside` is
+ * written in the same transaction.
+ */
 export async function commitMove(
   deps: SaveDeps<Database>,
   op: Operation,
   event: SessionEvent,
   { thenSettle, ...details }: Omit<MoveDetails, "operation"> & { thenSettle?: boolean } = {},
+  alongside?: (tx: Queries) => Promise<void>,
 ): Promise<SessionRow | undefined> {
   const move = decide(op.session, event);
   if (!move) throw new Error(`a session that is ${op.session.state} refuses ${event}`);
   const operation = { id: op.id, thenSettle };
   const { by } = op.input;
-  return await untilStored(() => saveMove(deps, op.session, move, { by, ...details, operation }));
+  const save = (db: Queries) => saveMove({ ...deps, db }, op.session, move, { by, ...details, operation });
+  if (!alongside) return await untilStored(() => save(deps.db));
+  return await untilStored(() =>
+    deps.db.transaction().execute(async (tx) => {
+      const row = await save(tx);
+      if (row) await alongside(tx);
+      return row;
+    }),
+  );
 }
 
 /** Stores how the present machine runs, for one that was started before this was recorded. */

@@ -1,19 +1,24 @@
 /** Starts a machine of a session on its node, with all that the node keeps in memory alone. */
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { withSnapshot } from "../archive-records/fetch.ts";
 import { pushBeforeStart } from "../connections/push.ts";
 import { openStateKey } from "../secrets/state-key.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 
-/** Repeating the call gives the same answer. */
+type StartDeps = Pick<MoveDeps, "db" | "nodes" | "keyring" | "objects">;
+
+/** Repeating the call gives the same answer. A saved state that the node does not have is fetched first. */
 export async function startMachineOf(
-  deps: Pick<MoveDeps, "db" | "nodes" | "keyring">,
+  deps: StartDeps,
   session: SessionRow,
   { machineId, spec, signal }: { machineId: string; spec: StartSpec; signal: AbortSignal },
 ): Promise<MachineStatus> {
   await pushBeforeStart(deps, session);
   const stateKey = await openStateKey(deps.keyring, session);
-  return await deps.nodes.startMachine(machineId, spec, signal, stateKey);
+  return await withSnapshot(deps, spec.snapshot_id, signal, () =>
+    deps.nodes.startMachine(machineId, spec, signal, stateKey),
+  );
 }
 
 /**

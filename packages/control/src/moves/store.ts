@@ -1,5 +1,6 @@
 /** SQL of moves: one statement writes the session's row, its event and its audit entry. */
 import { sql, type UpdateObject } from "kysely";
+import { deleteArchivesOfMoved } from "../archive-records/columns.ts";
 import { insertCaptureOfMoved } from "../artifact-records/columns.ts";
 import { insertEntryOfMoved } from "../audit/columns.ts";
 import type { newRow } from "../audit/entry.ts";
@@ -47,7 +48,10 @@ export async function writeMove(
     .with("written", (within) => insertEventOfMoved(within, emitted.event))
     .with("audited", (within) => insertEntryOfMoved(within, emitted.entry));
   if (move.endReason)
-    statement = statement.with("shredded", deleteSealedOfMoved).with("unbound", shredConnectionsOfMoved);
+    statement = statement
+      .with("shredded", deleteSealedOfMoved)
+      .with("unbound", shredConnectionsOfMoved)
+      .with("unarchived", deleteArchivesOfMoved);
   // A paused session has no machine to capture from.
   if (move.endReason && move.from.state === "live")
     statement = statement.with("captured", insertCaptureOfMoved);
@@ -71,6 +75,7 @@ function lifeColumns(move: Move, { statusReason, timings, machine, snapshot }: M
     // When the snapshot was found on the node, the time of the pause is unknown: it counts from now.
     ...((entersPause(move) || move.event === "saved_state_found") && { paused_at: now }),
     ...(snapshot && { snapshot_id: snapshot.id, snapshot_bytes: snapshot.bytes }),
+    pause_detail: null,
     ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
   };
 }
@@ -91,6 +96,18 @@ export async function updateMachine(
 /** Records a snapshot that a row adopts although no operation of this database asked for it. */
 export async function insertSnapshotName(db: Queries, id: string): Promise<void> {
   await db.insertInto("snapshot_names").values({ id }).execute();
+}
+
+/** Stores why a session stays live although it was to be paused. False if that is known. */
+export async function savePauseDetail(db: Queries, id: string, detail: string): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable("sessions")
+    .set({ pause_detail: detail })
+    .where("id", "=", id)
+    .where("state", "=", "live")
+    .where("pause_detail", "is distinct from", detail)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }
 
 export async function markReleased(db: Queries, id: string): Promise<void> {

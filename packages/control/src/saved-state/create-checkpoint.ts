@@ -16,6 +16,7 @@ export async function createCheckpoint(
 ): Promise<Kept<CheckpointRow>> {
   return await keepSnapshot(deps, scope, sessionId, {
     kind: "checkpoint",
+    archive: "checkpoint",
     prefix: "chk_",
     check: (session) => checkQuota(deps.db, session, body.name),
     // Locks the organisation's row, so that no other checkpoint is counted at the same time.

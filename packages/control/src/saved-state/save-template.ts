@@ -26,6 +26,7 @@ export async function saveTemplate(
   assertNameIsFree(await deps.node.current(), name);
   const { row, timings } = await keepSnapshot(deps, scope, sessionId, {
     kind: "save_template",
+    archive: "template",
     prefix: "tpl_",
     check: (session) => requireStateKey(deps, session),
     find: findVersionById,

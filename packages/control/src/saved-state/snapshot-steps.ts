@@ -7,10 +7,13 @@ import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { addArchive } from "../archive-records/add.ts";
+import { canFetch, withSnapshot } from "../archive-records/fetch.ts";
 import { appendEntry } from "../audit/append.ts";
 import type { NewEntry } from "../audit/entry.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { expireIfLifetimeOver } from "../moves/expire.ts";
@@ -40,6 +43,8 @@ export async function requireSnapshotable(
 /** How a snapshot is kept: `keep` inserts the row that owns it afterwards. */
 interface Keeping<Row> {
   kind: "checkpoint" | "save_template";
+  /** The kind of its archive. */
+  archive: "checkpoint" | "template";
   /** Prefix of the snapshot's id. */
   prefix: string;
   /** Refuses what could not be kept, before the snapshot is taken. */
@@ -88,7 +93,7 @@ export async function keepSnapshot<Row>(
 async function commit<Row>(
   deps: MoveDeps,
   op: Operation,
-  { lock, find, keep, by, entryOf }: Keeping<Row>,
+  { lock, find, keep, by, entryOf, archive }: Keeping<Row>,
   snapshot: SnapshotStatus,
 ): Promise<Row | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
@@ -98,6 +103,7 @@ async function commit<Row>(
     if (known) return known;
     if (!(await deps.operations.clear(op, { db: tx }))) return undefined;
     const row = await keep(tx, op.session, snapshot);
+    await addArchive(deps, tx, { kind: archive, session: op.session, snapshot });
     await appendEntry(deps, tx, { by, sessionId: op.session.id, ...entryOf(row) });
     return row;
   });
@@ -108,8 +114,13 @@ export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
     make: async (signal: AbortSignal) => {
       const stateKey = await openStateKey(deps.keyring, op.session);
-      const spec = { ...sourceOf(op.session), ...(isOfDisk(op) && { memory: false as const }) };
-      const made = await deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+      const source = sourceOf(op.session);
+      const spec = { ...source, ...(isOfDisk(op) && { memory: false as const }) };
+      const put = () => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
+      const from = op.kind !== "checkpoint" && "snapshot_id" in source ? source.snapshot_id : undefined;
+      const made = await withSnapshot(deps, from, signal, put).catch((error: unknown) =>
+        explainCold(deps, op, error),
+      );
       // A node of an earlier version saves memory all the same, which may contain secrets.
       if (isOfDisk(op) && made.memory !== false)
         throw new NodeError("refused", "the node cannot save a disk without memory", {
@@ -121,6 +132,17 @@ export function snapshotSteps(deps: MoveDeps, op: Operation) {
     rollBack: () => discardSnapshot(deps, op),
     whenUnsure: "roll back" as const,
   };
+}
+
+/** A checkpoint of a paused session shares the files of its saved state, which must be on the node. */
+async function explainCold(deps: MoveDeps, { kind, session }: Operation, error: unknown): Promise<never> {
+  const isLost = error instanceof NodeError && error.code === "snapshot_not_found";
+  if (kind !== "checkpoint" || !isLost || !(await canFetch(deps, session.snapshot_id ?? ""))) throw error;
+  throw new ApiError(
+    "session_not_live",
+    "the session's saved state is only in the object store (cold); resume the session first",
+    { cause: error },
+  );
 }
 
 /** Deletes the snapshot of an operation that is not committed, and ends the operation. Idempotent, in any process. */

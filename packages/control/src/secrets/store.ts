@@ -44,7 +44,14 @@ export async function listShownValues(db: Queries, sessionIds: readonly string[]
 export const VARIABLE_TABLES = ["sessions", "checkpoints"] as const;
 export type VariableTable = (typeof VARIABLE_TABLES)[number];
 /** Tables with wrapped data keys. */
-export const KEY_TABLES = [...VARIABLE_TABLES, "templates", "artifacts", "registry_credentials"] as const;
+export const KEY_TABLES = [
+  ...VARIABLE_TABLES,
+  "templates",
+  "artifacts",
+  "registry_credentials",
+  "archive_spaces",
+  "archives",
+] as const;
 export type KeyTable = (typeof KEY_TABLES)[number];
 
 /** How many data keys each key-encryption key wraps, by its id. */

@@ -17,6 +17,8 @@ export interface ServiceDeps extends CeilingDeps {
   jobs: JobQueue<JobKindName>;
   version: string;
   keyring: Keyring;
+  /** Whether saved states are kept in the object store, too. */
+  hasArchives: boolean;
   /** Most children that one fork may create. */
   forkChildren: number;
   volumeSizes: VolumeSizes;

@@ -26,7 +26,7 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
     images: imagesCheck(info),
     disk: diskCheck(info),
     secrets_key: deps.keyring.current ? "ok" : "off",
-    cold_tier: "off",
+    cold_tier: deps.hasArchives && deps.keyring.current ? "ok" : "off",
   };
   const isWell = Object.values(checks).every((check) => check === "ok" || check === "off");
   const { isolation, emulated_states } = info;

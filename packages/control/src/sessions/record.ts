@@ -10,6 +10,7 @@ import {
   type WireState,
 } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
+import { readShownStates, type ShownState } from "../archive-records/shown.ts";
 import { readShownConnections } from "../connection-records/status.ts";
 import { readShownVariables, type SecretDeps, type ShownVariables } from "../secrets/variables.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
@@ -21,6 +22,8 @@ interface RecordParts {
   variables: ShownVariables;
   /** Absent if the session never had one. */
   connections: ConnectionStatus[] | undefined;
+  /** Where its saved state is. */
+  saved: ShownState;
   withTiming?: boolean;
 }
 
@@ -41,21 +44,33 @@ export async function readRecordParts(
 ): Promise<(row: SessionRow) => RecordParts> {
   const variablesOf = await readShownVariables(deps, rows);
   const connectionsOf = await readShownConnections(deps.db, rows);
-  return (row) => ({ variables: variablesOf(row), connections: connectionsOf(row) });
+  const savedOf = await readShownStates(
+    deps.db,
+    rows.filter(isSaved).map((row) => row.snapshot_id),
+  );
+  return (row) => ({
+    variables: variablesOf(row),
+    connections: connectionsOf(row),
+    saved: savedOf(row.snapshot_id),
+  });
 }
 
 export function toRecord(urls: PreviewUrls, row: SessionRow, parts: RecordParts): SessionRecord {
   if (row.state === "destroyed") return toEndedRecord(row);
   const { variables, connections } = parts;
   const record = {
-    ...toCurrentRecord(urls, row, row.state),
+    ...toCurrentRecord(urls, row, { state: row.state, saved: parts.saved }),
     ...variables,
     ...(connections && { connections }),
   };
   return parts.withTiming && row.timings ? { ...record, timing: row.timings } : record;
 }
 
-function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): SessionRecord {
+function toCurrentRecord(
+  urls: PreviewUrls,
+  row: SessionRow,
+  { state, saved }: { state: WireState; saved: ShownState },
+): SessionRecord {
   return {
     ...common(row, state),
     no_sudo: row.no_sudo,
@@ -70,16 +85,17 @@ function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): 
       exposed_ports: row.exposed.map(({ port }) => port),
       exposed_previews: exposedPreviews(urls, row),
     }),
-    ...progress(row),
+    ...progress(row, saved),
   };
 }
 
-function progress(row: SessionRow): Partial<SessionRecord> {
+function progress(row: SessionRow, { archive, tier }: ShownState): Partial<SessionRecord> {
   return {
     ...(isOfMachine(row) && row.isolation !== null && { isolation: row.isolation }),
     ...(row.state === "creating" && { status_detail: row.status_detail ?? "starting" }),
     ...(row.status_reason && REASONED.has(row.state) && { status_reason: row.status_reason }),
     ...(row.state === "live" && {
+      ...(row.pause_detail !== null && { status_detail: row.pause_detail }),
       active_since: (row.live_since ?? row.created_at).toISOString(),
       max_active_window_ms: LIMITS.continuousLiveMs,
       ...(row.guest_ip !== null && { guest_ip: row.guest_ip }),
@@ -87,10 +103,9 @@ function progress(row: SessionRow): Partial<SessionRecord> {
     ...(row.state === "paused" && {
       ...(row.paused_at && { paused_at: row.paused_at.toISOString() }),
       ...(row.wake_at && { wake_at: row.wake_at.toISOString() }),
-      // Saved states stay on their node: there is no other tier yet.
-      snapshot_tier: "hot" as const,
+      snapshot_tier: tier,
     }),
-    ...(isSaved(row) && { archive: { status: "unavailable" as const } }),
+    ...(isSaved(row) && { archive }),
     ...(row.incarnation > 0 && { resumed_at: (row.resumed_at ?? row.created_at).toISOString() }),
     ...(row.parent_session_id !== null && { parent_session_id: row.parent_session_id }),
     ...(row.origin_checkpoint_id !== null && { from_checkpoint: row.origin_checkpoint_id }),

@@ -25,7 +25,10 @@ const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;
 const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000} minutes`;
 
-type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "keyring" | "signals" | "auditKey" | "log" | "meter">;
+type ProvisionDeps = Pick<
+  MoveDeps,
+  "db" | "nodes" | "keyring" | "objects" | "signals" | "auditKey" | "log" | "meter"
+>;
 
 export class Provisioner {
   readonly #deps: ProvisionDeps;
@@ -160,5 +163,6 @@ async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: 
 }
 
 function isWorthWaiting(error: NodeError): boolean {
-  return error.failure === "unreachable" || error.failure === "broken" || error.code === "no_capacity";
+  if (error.failure === "unreachable" || error.failure === "broken") return true;
+  return error.code === "no_capacity" || error.code === "archive_interrupted";
 }

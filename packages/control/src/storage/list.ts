@@ -1,10 +1,10 @@
-/** Lists what the rows of all organisations say is stored, artifacts with the bytes of their objects. */
+/** Lists what the rows of all organisations say is stored, artifacts and archives with the bytes of their objects. */
 import type { ObjectStore } from "@vivarium/objects/store";
 import type { Queries } from "../db/pool.ts";
 import { listStored, type Stored } from "./store.ts";
 
 export interface StoredThing extends Stored {
-  /** Bytes of an artifact's objects. */
+  /** Bytes of the objects of an artifact, or of archives that share chunks. */
   stored_bytes?: number;
 }
 
@@ -19,8 +19,11 @@ export async function listThings(db: Queries, objects: Pick<ObjectStore, "list">
   const artifacts = new Map(things.filter(({ kind }) => kind === "artifact").map((one) => [one.id, one]));
   for (const artifact of artifacts.values()) artifact.stored_bytes = 0;
   let unnamed = 0;
+  const archives = new Map(things.filter(({ kind }) => kind === "archive").map((one) => [one.id, one]));
+  for (const archive of archives.values()) archive.stored_bytes = 0;
   for await (const { key, sizeBytes } of objects.list("")) {
-    const artifact = artifacts.get(key.split("/")[2] ?? "");
+    const id = key.split("/")[2] ?? "";
+    const artifact = artifacts.get(id) ?? archives.get(id);
     if (artifact) artifact.stored_bytes = (artifact.stored_bytes ?? 0) + sizeBytes;
     else unnamed += sizeBytes;
   }

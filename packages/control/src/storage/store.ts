@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 
 export interface Stored {
-  kind: "session" | "checkpoint" | "template" | "volume" | "artifact";
+  kind: "session" | "checkpoint" | "template" | "volume" | "artifact" | "archive";
   id: string;
   org_id: string;
   name: string | null;
@@ -30,6 +30,8 @@ export async function listStored(db: Queries): Promise<Stored[]> {
     select 'artifact', id, org_id, null, state, session_id, null,
         (select coalesce(sum(size_bytes), 0)::bigint from artifact_files where artifact_id = artifacts.id)
       from artifacts
+    union all
+    select 'archive', id, org_id, owner, null, nullif(owner, 'baselines'), null, null from archive_spaces
     order by kind, id`.execute(db);
   return rows;
 }

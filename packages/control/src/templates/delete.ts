@@ -1,6 +1,7 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
+import { deleteArchiveOf } from "../archive-records/remove.ts";
 import { appendEntry } from "../audit/append.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvents, type NewEvent } from "../events/append.ts";
@@ -33,6 +34,7 @@ export async function deleteTemplate(
   if (reference.version !== undefined && version === undefined) throw templateNotFound();
   const gone = await deps.db.transaction().execute(async (tx) => {
     const saved = await removeVersions(tx, scope, { name, version });
+    for (const { id } of saved) await deleteArchiveOf(tx, id);
     const built = await removeBuilds(tx, scope, { name, version });
     const removed = new Map([...saved, ...built].map((row) => [row.id, row]));
     await appendEvents(tx, [...removed.values()].map(deletedOf));

@@ -2,6 +2,7 @@
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
+import { canFetch } from "../archive-records/fetch.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -55,7 +56,7 @@ export async function resolveTemplate(
     row = await find();
     if (!row) throw refusal ?? unknownTemplate(info, reference.name, text);
   }
-  const refusal = await checkOnNode(nodes, row);
+  const refusal = await checkOnNode(tx, nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
   const sizes = (row.sizes ?? [row.size]) as Size[];
   const saved = { snapshotId: row.sizes ? null : snapshotId, sizes, baseline, noSudo, row };
@@ -75,6 +76,7 @@ function resolveOfficial(info: NodeInfo | undefined, { name, version }: Template
  * creates are refused.
  */
 async function checkOnNode(
+  db: Queries,
   nodes: NodeClient,
   { id, name, version, sizes }: TemplateRow,
 ): Promise<ApiError | undefined> {
@@ -83,6 +85,8 @@ async function checkOnNode(
     () => "there",
   );
   if (look === "there") return undefined;
+  // The start fetches it.
+  if (!sizes && (await canFetch({ db }, id))) return undefined;
   const why =
     look === "damaged"
       ? `the saved state of version ${version} of ${name} is damaged; save it again, or use another version`

@@ -77,7 +77,6 @@ async function pauseBy(deps: UpkeepDeps, session: DueSession, event: SessionEven
 
 /** Race: a client may attach in another process after the decision. The deadline is checked again with the claim. */
 async function pauseUnused(deps: UpkeepDeps, session: DueSession, event: ClockEvent): Promise<void> {
-  if (deps.requireDurablePause) return;
   // Use of a preview is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
   await claimAndPause(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));

@@ -1,5 +1,9 @@
 /** The parts of the periodic work. Each may run in several processes at once, and may be interrupted anywhere. */
 
+import { addMissing } from "../archives/add-missing.ts";
+import { freeDisk } from "../archives/free.ts";
+import { removeOrphanChunks } from "../archives/remove-objects.ts";
+import { addUploads, deleteArchives, retryFailed } from "../archives/sweep.ts";
 import { removeOrphanObjects } from "../artifacts/remove-objects.ts";
 import { addCaptures, expireArtifacts, failOverdue } from "../artifacts/sweep.ts";
 import { deleteOldEntries } from "../audit/retention.ts";
@@ -77,6 +81,10 @@ export const TICK_PARTS: Parts = {
   "add captures": addCaptures,
   "fail overdue captures": failOverdue,
   "expire artifacts": expireArtifacts,
+  "delete archives": deleteArchives,
+  "retry failed archives": retryFailed,
+  "add uploads": addUploads,
+  "free disk": freeDisk,
   "add builds": addBuilds,
   "delete orphan builds": deleteOrphanBuilds,
   "release machines": async (deps) => {
@@ -93,6 +101,8 @@ export const TICK_PARTS: Parts = {
 
 export const HOURLY_PARTS: Parts = {
   "remove orphan objects": (deps) => removeOrphanObjects(deps),
+  "remove orphan chunks": (deps) => removeOrphanChunks(deps),
+  "add missing archives": addMissing,
   "forget old audit entries": (deps) => deleteOldEntries(deps),
   "forget past clients": (deps) => deleteOldAttachments(deps.db),
   "forget old egress lines": (deps) => deleteOldLines(deps.db),

@@ -21,7 +21,7 @@ import {
 } from "../snapshots/manifest.ts";
 import { StateKey } from "../snapshots/state-key.ts";
 import { SumsThread } from "../snapshots/sums-thread.ts";
-import { SnapshotTable, snapshotStatusOf } from "../snapshots/table.ts";
+import { SnapshotTable } from "../snapshots/table.ts";
 import { captureDisk } from "./capture-disk.ts";
 import type { Machine } from "./machine.ts";
 import { type SaveDeps, saveSnapshot } from "./save-snapshot.ts";
@@ -73,7 +73,7 @@ test("a disk is saved without memory and device state, and its machine continues
   const memory = await stat(path.join(target, "mem"));
   expect([memory.size, memory.blocks]).toEqual([manifest.mem_mb * MIB, 0]);
   expect(manifest).toMatchObject({ kind: "snapshot", memory: false, flushed: true });
-  expect(snapshotStatusOf(path.basename(target), manifest)).toMatchObject({ memory: false });
+  expect(manifest.memory).toBe(false);
   await verifyLoadable(deps, { dir: target, manifest: await readManifest(target) });
   // Damage of what it has is found.
   await writeFile(path.join(dataDir, "other"), "another disk");

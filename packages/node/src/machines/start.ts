@@ -137,6 +137,7 @@ async function findParent(deps: MachineDeps, { spec, stateKey }: Wanted): Promis
       throw new NodeError("invalid", `size: the snapshot is of size ${snapshot.manifest.size}`);
     if (spec.resume && boots(snapshot.manifest))
       throw new NodeError("invalid", "resume: the snapshot has no memory, so no machine continues from it");
+    await deps.snapshots.noteUse(spec.snapshot_id);
     return { ...snapshot, isVerified: false };
   }
   const baseline = await deps.baselines.find(baselineKey(spec.template, spec.size));

@@ -1,6 +1,13 @@
 /** Checks parameters, headers and bodies of requests. */
 import type { IncomingHttpHeaders } from "node:http";
-import { BuildId, MachineId, SnapshotId, STATE_KEY_HEADER, VolumeId } from "@vivarium/contract/node";
+import {
+  ArchiveSecretText,
+  BuildId,
+  MachineId,
+  SnapshotId,
+  STATE_KEY_HEADER,
+  VolumeId,
+} from "@vivarium/contract/node";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 import { StateKey } from "../snapshots/state-key.ts";
@@ -36,6 +43,13 @@ export function buildId(params: unknown): string {
 export function stateKey(headers: IncomingHttpHeaders): StateKey | undefined {
   const text = headers[STATE_KEY_HEADER];
   return text === undefined ? undefined : StateKey.parse(text);
+}
+
+/** A key that the call must bring. The refusal does not repeat it. */
+export function archiveSecret(headers: IncomingHttpHeaders, name: string): string {
+  const parsed = ArchiveSecretText.safeParse(headers[name]);
+  if (parsed.success) return parsed.data;
+  throw new NodeError("invalid", `the header ${name} does not fit the contract`);
 }
 
 export function parse<T>(schema: z.ZodType<T>, value: unknown): T {

@@ -2,6 +2,7 @@
 import { ExecCall, SnapshotSpec, StartSpec, VolumeSpec } from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
+import type { Archives } from "../archives/archives.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { uploadToGuest } from "../guest/uploads.ts";
 import { continueMachine } from "../machines/continue.ts";
@@ -10,7 +11,9 @@ import { saveSnapshot } from "../machines/save-snapshot.ts";
 import { startMachine } from "../machines/start.ts";
 import { stopMachine } from "../machines/stop.ts";
 import { NodeError } from "../node-error.ts";
-import { snapshotStatusOf } from "../snapshots/table.ts";
+import { isBaselineId } from "../snapshots/baseline-id.ts";
+import { describeSnapshot, listSnapshots } from "../snapshots/describe-snapshot.ts";
+import { registerArchiveRoutes } from "./archive-routes.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { nodeInfo } from "./info.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
@@ -19,10 +22,14 @@ import { answerRefusals } from "./refusals.ts";
 import { sendStream } from "./send-stream.ts";
 import { registerUpgrades } from "./upgrades.ts";
 
+export interface RouteDeps extends MachineDeps {
+  archives: Archives;
+}
+
 const Written = z.object({ bytes: z.int().min(0) });
 const FilesQuery = z.object({ path: z.string().min(1), mode: z.string().optional() });
 
-export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void {
+export function registerRoutes(server: FastifyInstance, deps: RouteDeps): void {
   answerRefusals(server);
   server.addContentTypeParser("application/octet-stream", (_request, payload, done) => done(null, payload));
 
@@ -71,6 +78,7 @@ export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void
   registerGuestRoutes(server, deps);
   registerUpgrades(server, deps);
   registerSnapshotRoutes(server, deps);
+  registerArchiveRoutes(server, deps);
   registerVolumeRoutes(server, deps);
 }
 
@@ -88,24 +96,25 @@ function registerVolumeRoutes(server: FastifyInstance, { volumes }: MachineDeps)
   });
 }
 
-function registerSnapshotRoutes(server: FastifyInstance, deps: MachineDeps): void {
+function registerSnapshotRoutes(server: FastifyInstance, deps: RouteDeps): void {
   const { snapshots } = deps;
-  server.get("/v1/snapshots", async () => ({ snapshots: await snapshots.list() }));
+  server.get("/v1/snapshots", async () => ({ snapshots: await listSnapshots(deps) }));
 
   server.get("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request.params);
-    return snapshotStatusOf(id, (await snapshots.check(id)).manifest);
+    const baseline = isBaselineId(id) ? await deps.baselines.withId(id) : undefined;
+    return await describeSnapshot(deps, baseline ?? (await snapshots.check(id)));
   });
 
   server.put("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request.params);
     const spec = parse(SnapshotSpec, request.body);
-    const { manifest } = await saveSnapshot(deps, id, spec, stateKey(request.headers));
-    return snapshotStatusOf(id, manifest);
+    return await describeSnapshot(deps, await saveSnapshot(deps, id, spec, stateKey(request.headers)));
   });
 
   server.delete("/v1/snapshots/:snapshot_id", async (request, reply) => {
     const id = snapshotId(request.params);
+    await deps.archives.end(id);
     await snapshots.remove(id);
     await deps.pool.forget(snapshots.dirOf(id));
     return reply.code(204).send();

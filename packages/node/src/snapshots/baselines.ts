@@ -10,6 +10,7 @@ import { BuildId } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import { z } from "zod";
 import type { QemuRoot } from "../host/qemu-root.ts";
+import { idOfBaseline } from "./baseline-id.ts";
 import { assertFits } from "./fit.ts";
 import { foldersIn } from "./folder.ts";
 import { isolationOf, type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
@@ -97,6 +98,25 @@ export class Baselines {
     if (built) return built;
     if (!this.get(key) && Date.now() - this.#readAt > READ_AGAIN_MS) await this.read();
     return this.get(key);
+  }
+
+  /** The baseline that has this id, of a template or of a build. */
+  async withId(id: string): Promise<Baseline | undefined> {
+    const isIt = ({ manifest }: Baseline) => idOfBaseline(manifest) === id;
+    const known = this.all.find(isIt);
+    if (known) return known;
+    for (const key of await this.#builtKeys()) {
+      const built = await this.#built(key).catch(() => undefined);
+      if (built && isIt(built)) return built;
+    }
+    return undefined;
+  }
+
+  async #builtKeys(): Promise<string[]> {
+    const parent = buildsDir(this.#deps.dataDir);
+    const keysOf = async (id: string) =>
+      (await list(path.join(parent, id))).map((size) => baselineKey(id, size));
+    return (await Promise.all((await list(parent)).map(keysOf))).flat();
   }
 
   /** The baseline of a build, which `all` does not list. The record of a build is written last, once it is ready. */

@@ -12,18 +12,15 @@ import {
   manifestPath,
   readManifest,
   type SnapshotFile,
+  type Sums,
 } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
-import type { SumsThread } from "./sums-thread.ts";
 
 /**
  * Throws UnusableSnapshot unless all of the memory and of the files with a sum is what the manifest says. The folder is not
  * published yet. The base disk has no sum: the caller has linked it, or compared its bytes.
  */
-export async function describeAgain(
-  dir: string,
-  sums: Pick<SumsThread, "crcOfFile" | "verifyMemory">,
-): Promise<Manifest> {
+export async function describeAgain(dir: string, sums: Sums): Promise<Manifest> {
   const manifest = await readManifest(dir);
   const described = filesOf(manifest).map(
     async (name) => [name, await sameFile(dir, manifest, name, sums)] as const,
@@ -41,12 +38,7 @@ export async function describeAgain(
   return again;
 }
 
-async function sameFile(
-  dir: string,
-  manifest: Manifest,
-  name: SnapshotFile,
-  sums: Pick<SumsThread, "crcOfFile">,
-) {
+async function sameFile(dir: string, manifest: Manifest, name: SnapshotFile, sums: Pick<Sums, "crcOfFile">) {
   const found = await describeFile(dir, name, (file) => sums.crcOfFile(file));
   const { bytes, sha256, crc32 } = entryOf(manifest, name);
   if (found.bytes !== bytes || found.sha256 !== sha256 || found.crc32 !== crc32)

@@ -84,6 +84,9 @@ export const Manifest = z.object({
 });
 export type Manifest = z.infer<typeof Manifest>;
 
+/** How sums are computed: the daemon does it on another thread. */
+export type Sums = Pick<SumsThread, "crcOfFile" | "verifyMemory">;
+
 /** A folder that machines are loaded from. */
 export interface Loadable {
   dir: string;
@@ -184,10 +187,15 @@ export async function verifyLoadable(
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
+  await verifyFiles(sums, { dir, manifest });
+}
+
+/** The part of `verifyLoadable` about the files alone, which is the same on every host. */
+export async function verifyFiles(sums: Sums, { dir, manifest }: Loadable): Promise<void> {
   await Promise.all(filesOf(manifest).map((name) => verifyFile(sums, { dir, manifest }, name)));
 }
 
-async function verifyFile(sums: SumsThread, { dir, manifest }: Loadable, name: SnapshotFile): Promise<void> {
+async function verifyFile(sums: Sums, { dir, manifest }: Loadable, name: SnapshotFile): Promise<void> {
   const expected = entryOf(manifest, name);
   const found = await describeFile(dir, name, (file) => sums.crcOfFile(file));
   if (found.bytes !== expected.bytes)

@@ -45,7 +45,7 @@ async function publish(): Promise<string> {
 }
 
 const folders = () => readdirSync(path.join(dataDir, "pool/s")).toSorted();
-const listed = async () => (await table.list()).map(({ snapshot_id: id }) => id);
+const listed = async () => (await table.list()).map(({ dir }) => path.basename(dir));
 const DAMAGED = { code: "snapshot_damaged" };
 const UNKNOWN = { code: "snapshot_not_found" };
 

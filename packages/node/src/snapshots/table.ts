@@ -1,14 +1,16 @@
 /** The snapshots of this node, which are published folders below the pool, and those being made. */
 import { existsSync } from "node:fs";
-import { mkdir, readdir, stat } from "node:fs/promises";
+import { mkdir, readdir, stat, utimes } from "node:fs/promises";
 import path from "node:path";
-import { SNAPSHOT_ID_PATTERN, type SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
+import { removePartial } from "@vivarium/archive/unpack";
+import { SNAPSHOT_ID_PATTERN, type SnapshotSpec } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
+import { isBaselineId } from "./baseline-id.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
-import { entryOf, filesOf, isolationOf, type Loadable, type Manifest, readManifest } from "./manifest.ts";
+import { entryOf, filesOf, isolationOf, type Loadable, readManifest } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 
 export class SnapshotTable {
@@ -42,7 +44,7 @@ export class SnapshotTable {
   /** Call at the daemon's start: removes unpublished and half removed snapshots. Damaged ones stay. */
   async removeUnpublished(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
-    const remains = await removeRemains(this.#dir);
+    const remains = [...(await removePartial(this.#dir)), ...(await removeRemains(this.#dir))];
     if (remains.length > 0) this.#log.info({ remains }, "removed snapshots that were never finished");
   }
 
@@ -89,11 +91,20 @@ export class SnapshotTable {
     return found;
   }
 
-  async list(): Promise<SnapshotStatus[]> {
-    // A damaged snapshot cannot be used, so it is left out. A request for it by name returns the reason.
-    const ids = await this.#ids();
-    const found = await Promise.all(ids.map((id) => this.get(id).catch(() => undefined)));
-    return found.flatMap((each) => (each ? [snapshotStatusOf(path.basename(each.dir), each.manifest)] : []));
+  async list(): Promise<Loadable[]> {
+    return await this.#present(await this.#ids());
+  }
+
+  /** Baselines of other nodes, which were unpacked here. */
+  async ofOtherNodes(): Promise<Loadable[]> {
+    return await this.#present((await this.#ids()).filter(isBaselineId));
+  }
+
+  /** Notes that a machine is started from it. */
+  async noteUse(id: string): Promise<void> {
+    const now = new Date();
+    // It is a note alone, and the snapshot may be gone.
+    await utimes(this.dirOf(id), now, now).catch(() => {});
   }
 
   /** How machines run that are loaded from these snapshots, one word for each. */
@@ -149,6 +160,12 @@ export class SnapshotTable {
     return damagedError(cause.message, cause);
   }
 
+  /** A damaged snapshot cannot be used, so it is left out. A request for it by name returns the reason. */
+  async #present(ids: readonly string[]): Promise<Loadable[]> {
+    const found = await Promise.all(ids.map((id) => this.get(id).catch(() => undefined)));
+    return found.filter((each) => each !== undefined);
+  }
+
   async #ids(): Promise<string[]> {
     const names = await readdir(this.#dir).catch(() => []);
     return names.filter((name) => SNAPSHOT_ID_PATTERN.test(name));
@@ -165,19 +182,3 @@ const lacksFile = ({ dir, manifest }: Loadable) =>
 
 const damagedError = (why: string, cause?: unknown) =>
   new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });
-
-export function snapshotStatusOf(id: string, manifest: Manifest): SnapshotStatus {
-  const { spec } = manifest;
-  return {
-    snapshot_id: id,
-    state: "ready",
-    template: manifest.template,
-    size: manifest.size,
-    bytes: manifest.own_bytes,
-    created_at: manifest.created_at,
-    timings: manifest.timings,
-    // The machine that was captured with `after: "hold"`.
-    machine_id: spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined,
-    memory: manifest.memory,
-  };
-}

@@ -1,0 +1,36 @@
+/** The periodic work on archives. Each part may run in several processes at once, and may be interrupted anywhere. */
+import type { ArchiveDeps } from "./deps.ts";
+import { removalOf } from "./remove-objects.ts";
+import { endUpload } from "./settle.ts";
+import {
+  deleteEmptySpaces,
+  deleteUnowned,
+  listPackable,
+  listRetriable,
+  listStranded,
+  retry,
+} from "./store.ts";
+
+type SweepDeps = Pick<ArchiveDeps, "db" | "jobs" | "hasArchives">;
+
+/** Adds a job for every archive that can be packed and has none. */
+export async function addUploads(deps: SweepDeps): Promise<void> {
+  if (!deps.hasArchives) return;
+  for (const archive of await listStranded(deps.db))
+    await endUpload(deps, archive, { error: "the state that it differs from could not be stored" });
+  for (const id of await listPackable(deps.db))
+    if ((await deps.jobs.add("archive_upload", id)) === "full") return;
+}
+
+/** Tries failed archives again, once their time has come. */
+export async function retryFailed({ db, hasArchives }: SweepDeps): Promise<void> {
+  if (hasArchives) for (const id of await listRetriable(db)) await retry(db, id);
+}
+
+/** Destroys the keys of archives that nothing has or needs, and adds the removal of their objects. */
+export async function deleteArchives(deps: SweepDeps): Promise<void> {
+  // An archive that differs from another one is deleted first; its base may be needless then.
+  while ((await deleteUnowned(deps.db)) > 0);
+  for (const space of await deleteEmptySpaces(deps.db))
+    await deps.jobs.add("archive_removal", removalOf(space));
+}
