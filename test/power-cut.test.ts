@@ -172,7 +172,7 @@ async function setUp(functions: string, programs: Record<string, string>): Promi
 }
 
 test("packages and a base template of set-up are on disk once their marks are", async () => {
-  const checkout = await setUp('install_node_modules; build_base "$CACHE_DIR/base/b"', {
+  const checkout = await setUp('install_node_modules; build_disk base "$CACHE_DIR/base/b"', {
     "package-lock.json": "",
     "guest/none": "",
     "bin/npm":

@@ -256,8 +256,11 @@ test("a Connection whose time is over is cut in the middle of an answer, and ref
   await connections.create({ ...bound, name: "brief", ttl_seconds: 20 * SLOWNESS });
   await network.world.forget();
   await guest.start("brief", `curl -sSN https://${brief}${STREAM} >/dev/null`);
-  await eventually(async () => expect(await openStreams()).toHaveLength(1));
-  expect(await arrived()).toEqual([[`GET ${brief} ${STREAM}`, `Bearer ${CANARY}`]]);
+  // The request comes after its connection has been opened.
+  await eventually(async () =>
+    expect(await arrived()).toEqual([[`GET ${brief} ${STREAM}`, `Bearer ${CANARY}`]]),
+  );
+  expect(await openStreams()).toHaveLength(1);
   await eventually(async () => expect(await openStreams()).toEqual([]), 60_000 * SLOWNESS);
   expect((await guest.tries(asks)).text).toContain("connection_expired");
   expect(await arrived()).toEqual([]);

@@ -30,6 +30,8 @@ pub struct Pipe {
     read_at: Option<Instant>,
     /// Continuous reads in a row so far.
     row: u32,
+    /// Whether the last read took all that it had room for.
+    is_filled: bool,
 }
 
 impl Pipe {
@@ -37,15 +39,20 @@ impl Pipe {
         rustix::io::ioctl_fionbio(&fd, true)?;
         // An error is ignored: a smaller pipe is only slower.
         let _ = fcntl_setpipe_size(&fd, PIPE_BYTES);
-        Ok(Pipe { fd: Rc::new(fd), watch: None, read_at: None, row: 0 })
+        Ok(Pipe { fd: Rc::new(fd), watch: None, read_at: None, row: 0, is_filled: false })
     }
 
     /// Reads available bytes into the spare capacity of `into`; 0 at the end. A dropped future has read nothing.
     pub async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        // Also while bytes are there: a reader as fast as the writer would read each of its small writes by itself.
+        if self.is_polled() && !self.is_filled {
+            self.poll_later().await;
+        }
         loop {
+            let room = into.capacity() - into.len();
             match rustix::io::read(&self.fd, spare_capacity(into)) {
                 Ok(count) => {
-                    self.note();
+                    self.note(count == room);
                     return Ok(count);
                 }
                 Err(Errno::AGAIN) => self.wait().await?,
@@ -60,17 +67,26 @@ impl Pipe {
         rustix::io::ioctl_fionread(&self.fd).unwrap_or(0)
     }
 
-    fn note(&mut self) {
+    fn note(&mut self, is_filled: bool) {
+        self.is_filled = is_filled;
         let now = Instant::now();
         let is_continuous = self.read_at.replace(now).is_some_and(|before| now - before < CONTINUOUS_WITHIN);
         self.row = if is_continuous { self.row + 1 } else { 0 };
     }
 
-    async fn wait(&mut self) -> io::Result<()> {
+    fn is_polled(&self) -> bool {
         let is_recent = self.read_at.is_some_and(|at| at.elapsed() < CONTINUOUS_WITHIN);
-        if is_recent && self.row >= CONTINUOUS_READS {
-            self.watch = None;
-            sleep(POLL_INTERVAL).await;
+        is_recent && self.row >= CONTINUOUS_READS
+    }
+
+    async fn poll_later(&mut self) {
+        self.watch = None;
+        sleep(POLL_INTERVAL).await;
+    }
+
+    async fn wait(&mut self) -> io::Result<()> {
+        if self.is_polled() {
+            self.poll_later().await;
             return Ok(());
         }
         if self.watch.is_none() {

@@ -16,12 +16,13 @@ test("official templates that are here are listed, and what makes the others", (
   expect(checkTemplates(imagesDir)).toEqual({
     name: "templates",
     status: "ok",
-    found: "base; not set up: data, build (sudo ./setup --templates data,build)",
+    found: "base; not set up: data, build, image-builder (sudo ./setup --templates data,build,image-builder)",
   });
   make("data");
   expect(checkTemplates(imagesDir).found).toBe(
-    "base, data; not set up: build (sudo ./setup --templates build)",
+    "base, data; not set up: build, image-builder (sudo ./setup --templates build,image-builder)",
   );
   symlinkSync("1", path.join(imagesDir, "templates", "build", "current"));
-  expect(checkTemplates(imagesDir).found).toBe("base, data, build");
+  make("image-builder");
+  expect(checkTemplates(imagesDir).found).toBe("base, data, build, image-builder");
 });
