@@ -36,12 +36,29 @@ export async function writeFrame(to: Writable, type: FrameType, ask: number, ...
     payload.reduce((sum, part) => sum + part.length, 0),
     5,
   );
-  await new Promise<void>((resolve, reject) => {
-    to.write(Buffer.concat([head, ...payload]), (error) => {
-      if (error) reject(new BrokenRelay("the other side has left", { cause: error }));
-      else resolve();
-    });
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const leave = (cause?: Error) => reject(new BrokenRelay("the other side has left", { cause }));
+  const writes = writesTo(to);
+  writes.add(leave);
+  to.write(Buffer.concat([head, ...payload]), (error) => (error ? leave(error) : resolve()));
+  await promise.finally(() => writes.delete(leave));
+}
+
+const writesOf = new WeakMap<Writable, Set<() => void>>();
+
+/**
+ * The writes that the stream has not taken. They fail when it closes: a request or response of HTTP whose connection breaks
+ * may forget what it was told to call.
+ */
+function writesTo(stream: Writable): Set<() => void> {
+  const known = writesOf.get(stream);
+  if (known) return known;
+  const writes = new Set<() => void>();
+  writesOf.set(stream, writes);
+  stream.once("close", () => {
+    for (const leave of writes) leave();
   });
+  return writes;
 }
 
 /** Throws BrokenRelay at a frame that is too long, and if the stream ends within one. */

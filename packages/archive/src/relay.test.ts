@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
-import { PassThrough, Readable, type Writable } from "node:stream";
+import { PassThrough, Readable, Writable } from "node:stream";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { testArchive } from "../test-support/contract.ts";
@@ -47,6 +47,33 @@ describe("archives through a relay", () => {
     () => objects,
     (store) => relayed(store).chunks,
   );
+});
+
+test("a write that a stream never takes fails once the stream closes", async () => {
+  const to = new Writable({ write: () => undefined });
+  const [one, other] = [1, 2].map((ask) => writeFrame(to, TYPES.end, ask));
+  to.destroy();
+  await expect(one).rejects.toThrow("the other side has left");
+  await expect(other).rejects.toThrow("the other side has left");
+});
+
+test("an answer to a request whose connection is breaking fails", async () => {
+  const server = createServer((_, outgoing) => void outgoing.writeHead(200).flushHeaders());
+  const socketPath = `${place.dir}/breaking.sock`;
+  server.listen(socketPath);
+  await once(server, "listening");
+  try {
+    const call = request({ socketPath, method: "POST" });
+    call.flushHeaders();
+    const [response] = (await once(call, "response")) as [IncomingMessage];
+    response.on("error", () => undefined);
+    // It is destroyed, and has not said so yet: the request would drop what is written, and call nobody.
+    call.socket?.destroy();
+    await expect(writeFrame(call, TYPES.end, 1)).rejects.toThrow("the other side has left");
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 test("a request and its answer are a relay: who answers the request has no store", async () => {
