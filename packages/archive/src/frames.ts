@@ -47,8 +47,8 @@ export async function writeFrame(to: Writable, type: FrameType, ask: number, ...
 const writesOf = new WeakMap<Writable, Set<() => void>>();
 
 /**
- * The writes that the stream has not taken. They fail when it closes: a request or response of HTTP whose connection breaks
- * may forget what it was told to call.
+ * The writes that the stream has not taken. They fail when it closes: a request or response of HTTP drops what is written
+ * while its connection breaks, without calling back.
  */
 function writesTo(stream: Writable): Set<() => void> {
   const known = writesOf.get(stream);
