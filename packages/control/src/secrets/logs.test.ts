@@ -144,15 +144,20 @@ test.each(["connections", "sealed_values"])("a database that refuses a row of %s
 
 test("rows that are damaged", async () => {
   const id = await create();
-  await control.sql.query("update sealed_values set sealed = set_byte(sealed, 20, 0) where session_id = $1", [
-    id,
-  ]);
+  await control.sql.query(
+    "update sealed_values set sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1) where session_id = $1",
+    [id],
+  );
   await expectFailure(`POST /v1/sessions/${id}/exec`, { command: ["true"] });
   await control.ask(`POST /v1/sessions/${id}/pause`);
-  await control.sql.query("update connections set sealed = set_byte(sealed, 20, 0) where session_id = $1", [
-    id,
-  ]);
+  await control.sql.query(
+    "update connections set sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1) where session_id = $1",
+    [id],
+  );
   await expectFailure(`POST /v1/sessions/${id}/resume`);
-  await control.sql.query("update sessions set data_key = set_byte(data_key, 20, 0) where id = $1", [id]);
+  await control.sql.query(
+    "update sessions set data_key = set_byte(data_key, 20, get_byte(data_key, 20) # 1) where id = $1",
+    [id],
+  );
   await expectFailure(`POST /v1/sessions/${id}/connections`, SECOND);
 });
