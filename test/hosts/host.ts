@@ -1,8 +1,9 @@
 /** A host in a machine: QEMU emulates a processor with AMD's SVM, so the Debian inside has a /dev/kvm that works. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { openSync, readFileSync } from "node:fs";
+import { openSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "@vivarium/kit/test-support/free-port";
@@ -93,8 +94,9 @@ export class Host {
     if (!isOver) throw new Error(`the host was not saved within ${SAVE_LIMIT_MS / 1000} s`);
   }
 
+  /** The path of a socket has at most 107 bytes, which that of the disks may exceed. */
   get #monitor(): string {
-    return `${this.#disks.console}.monitor`;
+    return path.join(tmpdir(), `vivarium-host-${this.#port}.monitor`);
   }
 
   /**
@@ -146,6 +148,7 @@ export class Host {
     const isOver = await Promise.race([ended.then(() => true), sleep(limitMs, false)]);
     if (!isOver) throw new Error(`the host was not down ${limitMs / 1000} s after systemctl reboot`);
     this.#qemu = undefined;
+    rmSync(this.#monitor, { force: true });
   }
 
   /** Ends the host at once, as a power cut does: what it had in memory is gone. */
@@ -154,6 +157,7 @@ export class Host {
     this.#qemu?.kill("SIGKILL");
     await ended;
     this.#qemu = undefined;
+    rmSync(this.#monitor, { force: true });
   }
 
   async #untilLogin(): Promise<void> {
