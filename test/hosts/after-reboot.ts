@@ -7,9 +7,7 @@ interface Note {
   checkpoint_id: string;
 }
 
-const { sessions, checkpoint_id } = JSON.parse(
-  readFileSync("/var/lib/vivarium-before-reboot.json", "utf8"),
-) as Note;
+const { sessions, checkpoint_id } = JSON.parse(readFileSync("/var/tmp/before-reboot.json", "utf8")) as Note;
 const client = ownClient();
 await untilHealthy(client);
 for (const { session_id, sum } of sessions) {

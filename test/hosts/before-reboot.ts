@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { ownClient, shell, untilHealthy } from "./inside.ts";
 
-const NOTE = "/var/lib/vivarium-before-reboot.json";
+const NOTE = "/var/tmp/before-reboot.json";
 
 const client = ownClient();
 await untilHealthy(client);

@@ -51,6 +51,8 @@ test("a host as it was before has no differences, whatever logins, counting and 
     "unit session-4.scope",
     "mount /run/user/0",
     "unit apt-daily.service",
+    "unit ldconfig.service",
+    "unit network-online.target",
     "file /run/systemd/units/log-extra",
     "file /etc/subuid- -rw-r--r-- 0:0",
   ];

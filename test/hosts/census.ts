@@ -15,6 +15,14 @@ const NOT_COUNTED: { line: RegExp; because: string }[] = [
     because: "helpers that systemd and its timers start and end",
   },
   {
+    line: /^unit (ldconfig|systemd-(journal-catalog-update|sysusers|update-done))\.service$/,
+    because: "of the first boot of a system, and of no later one",
+  },
+  {
+    line: /^unit (network-online\.target|systemd-networkd-wait-online\.service)$/,
+    because: "reached by a unit that waits for the network, and kept until the next boot",
+  },
+  {
     line: /^(unit|cgroup) .*(user@|user-runtime-dir@|session-|user-\d|run-user-|sshd?@|system-sshd?)/,
     because: "logins",
   },
