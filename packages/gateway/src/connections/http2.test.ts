@@ -305,7 +305,7 @@ describe("refused requests of a guest that takes no answers", () => {
   });
 
   test("are reset after a time", async () => {
-    const other = await startBoundWorld("127.31.54", { limits: { refusalMs: 300 } });
+    const other = await startBoundWorld("127.31.59", { limits: { refusalMs: 300 } });
     await other.bind();
     const { over, end } = await refuseMany(other, 6);
     await until(() => over() === 6);
