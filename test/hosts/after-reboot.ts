@@ -1,13 +1,13 @@
 /** Checks that what `before-reboot.ts` made is still there. The session that was live is paused now. */
 import { readFileSync } from "node:fs";
-import { expectEqual, ownClient, shell, untilHealthy } from "./inside.ts";
+import { BEFORE_REBOOT, expectEqual, ownClient, shell, untilHealthy } from "./inside.ts";
 
 interface Note {
   sessions: { session_id: string; sum: string }[];
   checkpoint_id: string;
 }
 
-const { sessions, checkpoint_id } = JSON.parse(readFileSync("/var/tmp/before-reboot.json", "utf8")) as Note;
+const { sessions, checkpoint_id } = JSON.parse(readFileSync(BEFORE_REBOOT, "utf8")) as Note;
 const client = ownClient();
 await untilHealthy(client);
 for (const { session_id, sum } of sessions) {

@@ -1,8 +1,6 @@
 /** Makes what a reboot must keep, and notes it for `after-reboot.ts`: a live session, a paused one and a checkpoint. */
 import { writeFileSync } from "node:fs";
-import { ownClient, shell, untilHealthy } from "./inside.ts";
-
-const NOTE = "/var/tmp/before-reboot.json";
+import { BEFORE_REBOOT, ownClient, shell, untilHealthy } from "./inside.ts";
 
 const client = ownClient();
 await untilHealthy(client);
@@ -10,7 +8,7 @@ const paused = await makeSession();
 const { checkpoint_id } = await client.checkpoints.create(paused.session_id, { name: "before" });
 await client.sessions.pause(paused.session_id);
 const live = await makeSession();
-writeFileSync(NOTE, JSON.stringify({ sessions: [paused, live], checkpoint_id }));
+writeFileSync(BEFORE_REBOOT, JSON.stringify({ sessions: [paused, live], checkpoint_id }));
 console.log(
   `made ${paused.session_id}, which is paused, ${live.session_id}, which is live, and ${checkpoint_id}`,
 );

@@ -5,6 +5,8 @@ import { Client, type Session } from "@vivarium/sdk";
 import { longFetch } from "@vivarium/sdk/long-fetch";
 
 const ANSWERS_WITHIN_MS = 600_000;
+/** Where `before-reboot.ts` notes what `after-reboot.ts` looks for. */
+export const BEFORE_REBOOT = "/var/tmp/before-reboot.json";
 export const DATA_DIR = process.env.VIV_DATA_DIR ?? "/var/lib/vivarium";
 
 /** A client of the host's service, or of a second one with another data directory and address. */

@@ -1,6 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import {
+  type ClientRequest,
+  createServer,
+  type IncomingMessage,
+  request,
+  type ServerResponse,
+} from "node:http";
 import { PassThrough, Readable, Writable } from "node:stream";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
@@ -49,6 +55,27 @@ describe("archives through a relay", () => {
   );
 });
 
+/** Makes one request to a server, and hands over both once the answer has begun. */
+async function withAnswer(
+  name: string,
+  serve: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
+  use: (call: ClientRequest, response: IncomingMessage) => Promise<void>,
+): Promise<void> {
+  const server = createServer(serve);
+  const socketPath = `${place.dir}/${name}.sock`;
+  server.listen(socketPath);
+  await once(server, "listening");
+  try {
+    const call = request({ socketPath, method: "POST" });
+    call.flushHeaders();
+    const [response] = (await once(call, "response")) as [IncomingMessage];
+    await use(call, response);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
 test("a write that a stream never takes fails once the stream closes", async () => {
   const to = new Writable({ write: () => undefined });
   const [one, other] = [1, 2].map((ask) => writeFrame(to, TYPES.end, ask));
@@ -58,22 +85,13 @@ test("a write that a stream never takes fails once the stream closes", async () 
 });
 
 test("an answer to a request whose connection is breaking fails", async () => {
-  const server = createServer((_, outgoing) => void outgoing.writeHead(200).flushHeaders());
-  const socketPath = `${place.dir}/breaking.sock`;
-  server.listen(socketPath);
-  await once(server, "listening");
-  try {
-    const call = request({ socketPath, method: "POST" });
-    call.flushHeaders();
-    const [response] = (await once(call, "response")) as [IncomingMessage];
+  const begin = (_: IncomingMessage, outgoing: ServerResponse) => void outgoing.writeHead(200).flushHeaders();
+  await withAnswer("breaking", begin, async (call, response) => {
     response.on("error", () => undefined);
     // It is destroyed, and has not said so yet: the request would drop what is written, and call nobody.
     call.socket?.destroy();
     await expect(writeFrame(call, TYPES.end, 1)).rejects.toThrow("the other side has left");
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
+  });
 });
 
 test("a request and its answer are a relay: who answers the request has no store", async () => {
@@ -89,20 +107,14 @@ test("a request and its answer are a relay: who answers the request has no store
     await unpackFolder(here, own, { contents, dir: target });
     outgoing.end();
   };
-  const server = createServer((incoming, outgoing) => void work(incoming, outgoing));
-  const socketPath = `${place.dir}/relay.sock`;
-  server.listen(socketPath);
-  await once(server, "listening");
-  try {
-    const call = request({ socketPath, method: "POST" });
-    call.flushHeaders();
-    const [response] = (await once(call, "response")) as [IncomingMessage];
-    await serveChunks(space.store, response, call);
-    call.end();
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
+  await withAnswer(
+    "relay",
+    (incoming, outgoing) => void work(incoming, outgoing),
+    async (call, response) => {
+      await serveChunks(space.store, response, call);
+      call.end();
+    },
+  );
   expect(await readFolder(target)).toEqual(await readFolder(dir));
   expect(space.store.puts).toHaveLength(6);
 });
