@@ -4,6 +4,9 @@
 export const MORE = -1;
 export const NOT_ESCAPED = -2;
 
+/** Bytes of the longest escape. */
+export const LONGEST_ESCAPE = 6;
+
 export interface Escapes {
   /** The byte that begins an escape. */
   opener: number;

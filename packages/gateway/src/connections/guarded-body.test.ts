@@ -1,5 +1,5 @@
 import { Writable } from "node:stream";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { GuardedBody } from "./guarded-body.ts";
 import { Needles } from "./needles.ts";
 import { formsOf } from "./secret-forms.ts";
@@ -10,6 +10,8 @@ import { Turns } from "./turns.ts";
 const KIB = 1024;
 const SECRET = "sk-live-0123456789";
 const needles = new Needles(formsOf(SECRET));
+/** Bytes by which what passes is behind. */
+const BEHIND = 6 * needles.longest;
 
 /** A body of an answer to a guest that takes everything, and the count of what was passed on. */
 function body(share: SessionShare) {
@@ -34,7 +36,7 @@ test("a session's small answer is searched before the rest of another session's 
   const large = Array.from({ length: 200 }, () => body(greedy));
   for (const { guarded } of large) guarded.write(Buffer.alloc(256 * KIB, "x"));
   const small = body(modest);
-  small.guarded.write("small");
+  small.guarded.end("small");
   const searched = () => large.reduce((sum, { passed }) => sum + passed.bytes, 0);
   while (small.passed.bytes === 0) await new Promise((resolve) => setImmediate(resolve));
   // Two turns of the event loop, and one piece.
@@ -46,10 +48,31 @@ test("a body that waits for its turn while the exchange ends passes nothing more
   const share = new SessionShare(new Turns());
   const { guarded, passed } = body(share);
   guarded.write(Buffer.alloc(300 * KIB, "x"));
-  expect(passed.bytes).toBe(128 * KIB);
+  expect(passed.bytes).toBe(128 * KIB - BEHIND);
   guarded.destroy();
   for (let at = 0; at < 10; at++) await new Promise((resolve) => setImmediate(resolve));
-  expect(passed.bytes).toBe(128 * KIB);
+  expect(passed.bytes).toBe(128 * KIB - BEHIND);
+});
+
+test("a message of an origin that waits passes whole, also if it ends in a few characters of the secret", async () => {
+  const { guarded, passed } = body(new SessionShare(new Turns()));
+  for (const message of ["a question", `one that ends in ${SECRET.slice(0, 8)}`]) {
+    const before = passed.bytes;
+    guarded.write(message);
+    await vi.waitFor(() => expect(passed.bytes).toBe(before + message.length), { timeout: 30_000 });
+  }
+});
+
+test("a long beginning of the secret stays back while the origin is silent, and what does not go on with it ends the body", async () => {
+  const { guarded, passed } = body(new SessionShare(new Turns()));
+  guarded.write(`begins ${SECRET.slice(0, -2)}`);
+  // Other timers that began later are over: the silence was noticed.
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(passed).toEqual({ bytes: 0, isHit: false });
+  guarded.write("no");
+  await vi.waitFor(() => expect(passed).toEqual({ bytes: "begins ".length, isHit: true }), {
+    timeout: 30_000,
+  });
 });
 
 test("a secret across two pieces of one chunk is found, and nothing of it passes", async () => {

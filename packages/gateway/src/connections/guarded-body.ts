@@ -1,6 +1,6 @@
 /**
  * Passes the body of an answer to the guest, and stops before the credential if the body carries it. Keeps back-pressure,
- * and holds at most the beginning of a secret.
+ * and is behind by a few lengths of the credential until the origin is silent.
  */
 import { Writable } from "node:stream";
 import type { Guard } from "@vivarium/http1/guard";
@@ -10,11 +10,8 @@ import type { SessionShare } from "./session-share.ts";
 /** Bytes that are searched at a time: the session's next piece waits for a turn. */
 const PIECE_BYTES = 16 * 1024;
 
-/**
- * Silence after which a few held bytes are passed on. Hazard: a message that ends in the first character of the secret is
- * complete for its sender, which may wait for the guest's reply.
- */
-const EARLY_MS = 20;
+/** Silence of the origin after which held bytes are passed on: it may wait for the guest's reply to what it has sent. */
+const EARLY_MS = 10;
 
 export interface Guarded {
   scan: SecretScan;
@@ -58,10 +55,22 @@ export class GuardedBody extends Writable {
         this.#pass(clean, onHit, true);
         return;
       }
-      if (scan.mayRelease) this.#early = setTimeout(() => this.#pass(scan.release(), () => {}), EARLY_MS);
-      this.#pass(clean, rest.length > 0 ? () => this.#search(rest, done) : done);
+      this.#pass(clean, rest.length > 0 ? () => this.#search(rest, done) : () => this.#await(done));
     };
     share.search(piece.length, guard(work));
+  }
+
+  /** Silence begins once the guest has taken what there was: while it does not read, the origin is not read either. */
+  #await(done: () => void): void {
+    const { scan, guard } = this.#guarded;
+    const early = () => {
+      // More is here, and waits for its turn.
+      if (this.writableLength > 0 || this.destroyed) return;
+      if (scan.mayRelease) this.#pass(scan.release(), () => {});
+      else scan.doubt();
+    };
+    done();
+    if (this.writableLength === 0) this.#early = setTimeout(guard(early), EARLY_MS);
   }
 
   override _final(done: () => void): void {

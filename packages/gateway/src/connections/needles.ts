@@ -29,11 +29,13 @@ export class Needles {
   /** First states of the chains, with their depths. In their order. */
   readonly #chains: { first: number; depth: number }[] = [];
   #count = 1;
-  /** Length of the shortest needle. */
+  /** Lengths of the shortest and of the longest needle. */
   readonly shortest: number;
+  readonly longest: number;
 
   constructor(needles: readonly Uint8Array[]) {
     this.shortest = Math.min(...needles.map(({ length }) => length));
+    this.longest = Math.max(0, ...needles.map(({ length }) => length));
     const most = needles.reduce((sum, { length }) => sum + length, 1);
     this.#byte = new Uint8Array(most);
     this.#flags = new Uint8Array(most);

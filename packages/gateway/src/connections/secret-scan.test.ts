@@ -99,15 +99,65 @@ test("every secret is found in every form behind any text", () => {
   );
 });
 
-test("bytes that may begin a secret are released early on demand, and the secret is found still", () => {
+test("a few characters that may begin a secret are released on demand, and the secret is found still", () => {
   const scan = new SecretScan(needles);
-  expect(scan.read(Buffer.from("ends in sk-")).clean.toString()).toBe("ends in ");
+  expect(scan.read(Buffer.from("ends in sk-")).clean).toHaveLength(0);
   expect(scan.mayRelease).toBe(true);
-  expect(scan.release().toString()).toBe("sk-");
+  expect(scan.release().toString()).toBe("ends in sk-");
   expect(scan.mayRelease).toBe(false);
   expect(scan.read(Buffer.from(SECRET.slice(3, -1))).clean).toHaveLength(0);
   expect(scan.mayRelease).toBe(false);
   expect(scan.read(Buffer.from(SECRET.slice(-1)))).toEqual({ clean: Buffer.alloc(0), isHit: true });
+});
+
+describe("who guesses the secret by what an origin sends", () => {
+  const own = new Needles(formsOf("ghp_0123456789abcdefghijklmnopqrstuvwxyz"));
+  const guesses = [4, 5, 12, 39].map((right) => `ghp_0123456789abcdefghijklmnopqrstuvwxy`.slice(0, right));
+  const written = (guess: string) => [guess, encodeURIComponent(guess), JSON.stringify(guess).slice(1, -1)];
+  const escaped = (guess: string) =>
+    [...guess].map((character) => `\\u${hex(character.charCodeAt(0), 4)}`).join("");
+
+  test("sees as many bytes pass, however much of the guess is right", () => {
+    for (const guess of guesses.flatMap((right) => [...written(right), escaped(right)])) {
+      const scan = new SecretScan(own);
+      const wrong = new SecretScan(own);
+      const pieces = ["x".repeat(5_000) + guess, "y".repeat(300), "z".repeat(5_000)];
+      const passes = (by: SecretScan, piece: string) => by.read(Buffer.from(piece)).clean.length;
+      for (const piece of pieces)
+        expect(passes(scan, piece), guess).toBe(passes(wrong, "-".repeat(piece.length)));
+    }
+  });
+
+  test("is cut off once a long beginning was held back in a silence, and other bytes follow", () => {
+    const long = own.shortest;
+    for (const [right, isHit] of [
+      [8, false],
+      [16, false],
+      [17, true],
+      [long - 1, true],
+    ] as const) {
+      const scan = new SecretScan(own);
+      const guess = "ghp_0123456789abcdefghijklmnopqrstuvwxyz".slice(0, right);
+      expect(scan.read(Buffer.from(`before ${guess}`)).isHit).toBe(false);
+      scan.doubt();
+      const { clean, isHit: isCut } = scan.read(Buffer.from("- and more"));
+      expect(isCut, `${right} characters`).toBe(isHit);
+      if (isHit) expect(clean.toString()).toBe("before ");
+    }
+  });
+
+  test("is not seen in a beginning that goes on, nor in one without a silence", () => {
+    const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    const scan = new SecretScan(own);
+    for (const at of [20, 25, 30]) {
+      expect(scan.read(Buffer.from(at === 20 ? secret.slice(0, 20) : secret.slice(at - 5, at))).isHit).toBe(
+        false,
+      );
+      scan.doubt();
+    }
+    expect(scan.read(Buffer.from(secret.slice(30)))).toEqual({ clean: Buffer.alloc(0), isHit: true });
+    expect(readAll(`${secret.slice(0, 30)} ${secret.slice(0, 39)}!`, 7, own).isHit).toBe(false);
+  });
 });
 
 test("the secret of a header's value is what follows the scheme; of Basic also the pair and its password", () => {

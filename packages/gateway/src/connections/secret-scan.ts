@@ -1,13 +1,16 @@
 /**
  * Searches one stream for a secret, across the borders of its chunks: in the bytes as they are, with percent escapes
- * decoded, and with JSON escapes decoded. Bytes that may be the beginning of the secret are held back until the next
- * bytes decide.
+ * decoded, and with JSON escapes decoded. The last bytes, of which the beginning of the secret may be a part, are held
+ * back until the next ones decide: always as many, whatever they are. Otherwise the lengths of what passes would tell
+ * how much of a guess that an origin sends is right, and so the secret, a character at a time.
  */
-import { type Escapes, JSON_ESCAPES, MORE, NOT_ESCAPED, PERCENT } from "./escapes.ts";
+import { type Escapes, JSON_ESCAPES, LONGEST_ESCAPE, MORE, NOT_ESCAPED, PERCENT } from "./escapes.ts";
 import type { Needles, Reading } from "./needles.ts";
 
 /** Most characters of a secret that may be released before the rest has come. */
 const MAX_RELEASED = 8;
+/** Most characters of a guess that may be shown to be right. More than the public beginnings of tokens have. */
+const MAX_TOLD = 16;
 const NOTHING = Buffer.alloc(0);
 
 export interface Scanned {
@@ -22,6 +25,10 @@ export class SecretScan {
   readonly #decoded: readonly DecodedReading[];
   #state = 0;
   #held: Buffer = NOTHING;
+  /** Bytes read so far. */
+  #count = 0;
+  /** Where the long beginning of a secret starts that was held back in a silence. */
+  #doubted: number | undefined;
 
   constructor(needles: Needles) {
     this.#needles = needles;
@@ -30,11 +37,22 @@ export class SecretScan {
 
   /** Whether the held bytes can only be a small part of a secret, so that they may be released. */
   get mayRelease(): boolean {
-    const depths = [this.#state, ...this.#decoded.map(({ state }) => state)].map((state) =>
-      this.#needles.depthOf(state),
-    );
-    const most = Math.min(MAX_RELEASED, this.#needles.shortest / 2);
-    return this.#held.length > 0 && Math.max(...depths) <= most;
+    return this.#held.length > 0 && this.#depth <= Math.min(MAX_RELEASED, this.#needles.shortest / 2);
+  }
+
+  /** Characters of a secret with which the stream ends. */
+  get #depth(): number {
+    const states = [this.#state, ...this.#decoded.map(({ state }) => state)];
+    return Math.max(...states.map((state) => this.#needles.depthOf(state)));
+  }
+
+  /**
+   * Notes that the origin is silent, and the guest sees that bytes are held back. If they are a long beginning of the secret
+   * that other bytes follow, somebody guesses it, which counts as the secret itself.
+   */
+  doubt(): void {
+    if (this.#depth > Math.min(MAX_TOLD, this.#needles.shortest / 2))
+      this.#doubted ??= this.#count - this.#uncertain;
   }
 
   /** Bytes at the end of the stream that may begin a secret. */
@@ -45,6 +63,7 @@ export class SecretScan {
 
   read(chunk: Buffer): Scanned {
     const all = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    this.#count += chunk.length;
     const before = this.#state;
     const plain = this.#needles.read(before, chunk);
     this.#state = plain.state;
@@ -55,11 +74,15 @@ export class SecretScan {
       const at = reading.read(chunk, { before, plain });
       if (at !== undefined) note(at, reading.uncertain);
     }
+    const doubted = this.#doubted;
+    if (doubted !== undefined && this.#count - this.#uncertain > doubted)
+      starts.push(all.length - (this.#count - doubted));
     if (starts.length > 0) {
       this.#held = NOTHING;
       return { clean: all.subarray(0, Math.max(0, Math.min(...starts))), isHit: true };
     }
-    const clean = Math.max(0, all.length - this.#uncertain);
+    const kept = Math.max(LONGEST_ESCAPE * this.#needles.longest, this.#uncertain);
+    const clean = Math.max(0, all.length - kept);
     // A copy: a few held bytes would keep a whole chunk in memory.
     this.#held = clean === all.length ? NOTHING : Buffer.from(all.subarray(clean));
     return { clean: all.subarray(0, clean), isHit: false };
