@@ -63,7 +63,7 @@ test("a message of an origin that waits passes whole, also if it ends in a few c
   }
 });
 
-test("a long beginning of the secret stays back while the origin is silent, and what does not go on with it ends the body", async () => {
+test("a long beginning of the secret stays back while the origin is silent, and other bytes behind it end the body", async () => {
   const { guarded, passed } = body(new SessionShare(new Turns()));
   guarded.write(`begins ${SECRET.slice(0, -2)}`);
   // Other timers that began later are over: the silence was noticed.

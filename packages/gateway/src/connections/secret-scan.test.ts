@@ -146,7 +146,7 @@ describe("who guesses the secret by what an origin sends", () => {
     }
   });
 
-  test("is not seen in a beginning that goes on, nor in one without a silence", () => {
+  test("is not seen in a beginning that the rest follows, nor in one without a silence", () => {
     const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
     const scan = new SecretScan(own);
     for (const at of [20, 25, 30]) {

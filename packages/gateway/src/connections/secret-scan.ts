@@ -1,8 +1,8 @@
 /**
- * Searches one stream for a secret, across the borders of its chunks: in the bytes as they are, with percent escapes
- * decoded, and with JSON escapes decoded. The last bytes, of which the beginning of the secret may be a part, are held
- * back until the next ones decide: always as many, whatever they are. Otherwise the lengths of what passes would tell
- * how much of a guess that an origin sends is right, and so the secret, a character at a time.
+ * Searches one stream for a secret, across the borders of its chunks: in the bytes themselves, with percent escapes
+ * decoded, and with JSON escapes decoded. The last bytes are held back until the next ones decide, since they may begin
+ * the secret. Their number does not depend on their content. Otherwise an origin could send guesses of the secret, and
+ * the lengths of what passes would tell how many characters of a guess are right.
  */
 import { type Escapes, JSON_ESCAPES, LONGEST_ESCAPE, MORE, NOT_ESCAPED, PERCENT } from "./escapes.ts";
 import type { Needles, Reading } from "./needles.ts";
@@ -48,7 +48,7 @@ export class SecretScan {
 
   /**
    * Notes that the origin is silent, and the guest sees that bytes are held back. If they are a long beginning of the secret
-   * that other bytes follow, somebody guesses it, which counts as the secret itself.
+   * that other bytes follow, somebody is guessing it, which counts as the secret itself.
    */
   doubt(): void {
     if (this.#depth > Math.min(MAX_TOLD, this.#needles.shortest / 2))
