@@ -2,7 +2,7 @@
  * Searches one stream for a secret, across the borders of its chunks: in the bytes themselves, with percent escapes
  * decoded, and with JSON escapes decoded. The last bytes are held back until the next ones decide, since they may begin
  * the secret. Their number does not depend on their content. Otherwise an origin could send guesses of the secret, and
- * the lengths of what passes would tell how many characters of a guess are right.
+ * the lengths of what passes would show how many characters of a guess are right.
  */
 import { type Escapes, JSON_ESCAPES, LONGEST_ESCAPE, MORE, NOT_ESCAPED, PERCENT } from "./escapes.ts";
 import type { Needles, Reading } from "./needles.ts";
