@@ -126,7 +126,7 @@ export async function noteUse(db: Queries, { id, prefix }: { id: string; prefix:
     .updateTable("api_keys")
     .set({ last_used_at: sql<Date>`now()`, prefix })
     .where("id", "=", id)
-    .where(sql<boolean>`coalesce(last_used_at < now() - interval '1 minute', true) or prefix is null`)
+    .where(sql<boolean>`(coalesce(last_used_at < now() - interval '1 minute', true) or prefix is null)`)
     .execute();
 }
 
