@@ -19,6 +19,7 @@ const BEARER = /^Bearer +(\S+)$/;
 /** How long an accepted key is cached. A revoked key must stop working everywhere within five seconds. */
 const REMEMBERED_MS = 2_000;
 const REMEMBERED_KEYS = 10_000;
+export const REFUSED_KEY = "Authorization: the API key is unknown, revoked or expired";
 
 /**
  * Finds the principal of an Authorization header, the only place of credentials. Accepted keys are cached for
@@ -65,11 +66,10 @@ export class Authenticator {
 
   /** The same answer for a credential that has ended and for one that never was. */
   async #refusal(credential: string): Promise<ApiError> {
-    const message = "Authorization: the API key is unknown, revoked or expired";
     const ended = isScopedToken(credential)
       ? await findEndedToken(this.#db, scopedTokenDigest(this.#pepper, credential))
       : await findEndedKey(this.#db, apiKeyDigest(this.#pepper, credential));
-    return ended ? new EndedCredential(message, ended) : new ApiError("unauthenticated", message);
+    return ended ? new EndedCredential(REFUSED_KEY, ended) : new ApiError("unauthenticated", REFUSED_KEY);
   }
 
   async #noteUse({ kind, credentialId: id }: Principal, credential: string): Promise<void> {

@@ -20,7 +20,10 @@ export function checkProjectOfBody(principal: Principal, body: unknown): void {
   if (typeof asked === "string") checkProjectScope(principal, asked);
 }
 
-/** The project of a new session: the one asked for, which must exist, or else the key's own. */
+/**
+ * The project of a new session: the one asked for, which must exist, or else the key's own. `requireProject` checks it again
+ * under the organisation's lock.
+ */
 export async function resolveProject(
   tx: Queries,
   principal: Principal,
@@ -36,8 +39,25 @@ export async function resolveBinding(
   asked: string | null | undefined,
 ): Promise<string | null> {
   if (asked == null || principal.scopedProjectId !== null) return asked ?? principal.scopedProjectId;
-  if (!PROJECT_ID_PATTERN.test(asked) || !(await hasProject(tx, principal.orgId, asked))) {
-    throw new ApiError("not_found", "project_id: no project of your organisation has this id");
-  }
+  if (!PROJECT_ID_PATTERN.test(asked)) throw noSuchProject();
+  await requireProject(tx, principal, asked);
   return asked;
+}
+
+/**
+ * Throws if the project was deleted. The organisation's row is locked before a project's row, so a project that was
+ * found before the lock may be gone once the lock is there.
+ */
+export async function requireProject(
+  tx: Queries,
+  { orgId, defaultProjectId }: Principal,
+  projectId: string | null,
+): Promise<void> {
+  // The default project is never deleted, and most sessions are made in it: they cost no query.
+  if (projectId === null || projectId === defaultProjectId) return;
+  if (!(await hasProject(tx, orgId, projectId))) throw noSuchProject();
+}
+
+function noSuchProject(): ApiError {
+  return new ApiError("not_found", "project_id: no project of your organisation has this id");
 }

@@ -6,8 +6,11 @@ import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/time.ts";
 import type { Principal, Scope } from "./principal.ts";
 
-/** SQL condition on a row of `api_keys`: it is neither revoked nor expired. */
-const IS_VALID = sql<boolean>`(api_keys.revoked_at is null and (api_keys.expires_at is null or api_keys.expires_at > now()))`;
+/**
+ * SQL condition on a row of `api_keys`: it is neither revoked nor expired. `now()` is when the transaction began, and a key may
+ * expire while a transaction waits for a lock.
+ */
+const IS_VALID = sql<boolean>`(api_keys.revoked_at is null and (api_keys.expires_at is null or api_keys.expires_at > clock_timestamp()))`;
 
 /** The principal of a key's digest, unless the key is revoked or expired. */
 export async function findPrincipal(db: Queries, digest: Buffer): Promise<Principal | undefined> {
@@ -126,17 +129,24 @@ export async function noteUse(db: Queries, { id, prefix }: { id: string; prefix:
     .updateTable("api_keys")
     .set({ last_used_at: sql<Date>`now()`, prefix })
     .where("id", "=", id)
-    .where(sql<boolean>`coalesce(last_used_at < now() - interval '1 minute', true) or prefix is null`)
+    .where(sql<boolean>`(coalesce(last_used_at < now() - interval '1 minute', true) or prefix is null)`)
     .execute();
 }
 
-/** When a key expires; null: never. */
-export async function findOwnExpiry(db: Queries, keyId: string): Promise<Date | null> {
-  const row = await db.selectFrom("api_keys").select("expires_at").where("id", "=", keyId).executeTakeFirst();
-  return row?.expires_at ?? null;
+/** A key's expiry (null: never), unless the key is revoked or expired. */
+export async function findValidKey(
+  db: Queries,
+  keyId: string,
+): Promise<{ expires_at: Date | null } | undefined> {
+  return await db
+    .selectFrom("api_keys")
+    .select("expires_at")
+    .where("id", "=", keyId)
+    .where(IS_VALID)
+    .executeTakeFirst();
 }
 
-/** The project's row is locked against deletion until the transaction ends. */
+/** A project is deleted only while the organisation's row is locked: with that lock the answer holds until the transaction ends. */
 export async function hasProject(db: Queries, orgId: string, projectId: string): Promise<boolean> {
   const row = await db
     .selectFrom("projects")
@@ -144,7 +154,6 @@ export async function hasProject(db: Queries, orgId: string, projectId: string):
     .where("org_id", "=", orgId)
     .where("id", "=", projectId)
     .where("deleted_at", "is", null)
-    .forShare()
     .executeTakeFirst();
   return row !== undefined;
 }

@@ -5,10 +5,10 @@ import type { z } from "zod";
 import { apiKeyDigest, newApiKey, shownPartOf } from "../access/api-key.ts";
 import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
+import { requireValidKey } from "../access/require-valid-key.ts";
 import { resolveBinding } from "../access/resolve-project.ts";
-import { findOwnExpiry, lockOrg } from "../access/store.ts";
+import { lockOrg } from "../access/store.ts";
 import { appendEntry } from "../audit/append.ts";
-import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { KeyDeps } from "./deps.ts";
@@ -28,6 +28,7 @@ export async function createKey(
   const row = await db.transaction().execute(async (tx) => {
     // The organisation's row is locked, so that keys are counted by one create at a time.
     await lockOrg(tx, principal.orgId);
+    const own = await requireValidKey(tx, principal);
     if ((await countKeys(tx, principal.orgId)) >= LIMITS.keysPerOrg)
       throw new ApiError("conflict", `the organisation has ${LIMITS.keysPerOrg} keys: revoke one first`);
     const made = await insertKey(tx, {
@@ -40,7 +41,7 @@ export async function createKey(
       digest: apiKeyDigest(pepper, key),
       prefix: shownPartOf(key),
       concurrent_sessions: ceilingOf(principal, body),
-      expires_at: await expiryOf(tx, principal, body),
+      expires_at: expiryOf(own, body),
     });
     const { name, role, project_id, expires_at } = toKeyRecord(made);
     const meta = { name, role, project_id, expires_at };
@@ -63,12 +64,7 @@ function ceilingOf(
 }
 
 /** A key that expires makes none that outlives it. */
-async function expiryOf(
-  tx: Queries,
-  { keyId }: Principal,
-  { expires_at: asked }: Body,
-): Promise<Date | null> {
-  const own = await findOwnExpiry(tx, keyId);
+function expiryOf({ expiresAt: own }: { expiresAt: Date | null }, { expires_at: asked }: Body): Date | null {
   if (asked == null) return own;
   const expiry = new Date(asked);
   if (expiry <= new Date()) throw invalidField("expires_at", "must be in the future", asked);

@@ -68,6 +68,17 @@ test("the list is newest first, without revoked keys; a key of an earlier versio
   expect((await list()).map(({ id }) => id)).not.toContain(second.id);
 });
 
+test("the use of one key changes nothing that the list shows of another", async () => {
+  const [old, used] = [(await make({ name: "old" })).body, (await make({ name: "used" })).body];
+  await control.sql.query("update api_keys set prefix = null where id = $1", [old.id]);
+  await control.ask("GET /v1/org", { key: used.key });
+  await eventually(async () =>
+    expect((await list()).find(({ id }) => id === used.id)).toHaveProperty("last_used_at"),
+  );
+  const { prefix: _none, key: _shown, ...rest } = old;
+  expect((await list()).find(({ id }) => id === old.id)).toEqual(rest);
+});
+
 test.each([
   [{ name: "" }, "name"],
   [{ name: "a\u0007" }, "name"],

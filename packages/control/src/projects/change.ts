@@ -89,6 +89,9 @@ export async function deleteProject(
   await getProject(db, scope, id);
   requireWholeOrganisation(principal);
   const revoked = await db.transaction().execute(async (tx) => {
+    // The organisation before the project: keys, tokens and sessions are made under the same lock, and none is made in a
+    // project once it is deleted.
+    await lockOrg(tx, principal.orgId);
     const project = await lockProject(tx, scope, id);
     if (!project) throw projectNotFound();
     if (project.is_default) throw new ApiError("conflict", "the default project cannot be deleted");

@@ -1,6 +1,7 @@
 /** Projects: made, listed, changed and deleted with keys of the whole organisation. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Ask, type Control, startControl } from "../../test-support/control.ts";
+import { whileOrgIsLocked } from "../../test-support/locked-org.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -102,3 +103,54 @@ test("a key of a project sees that project alone, and changes none", async () =>
   expect(await statusOf(`PATCH /v1/projects/${id}`, { name: "x" })).toBe(403);
   expect(await statusOf("POST /v1/projects", { name: "x" })).toBe(403);
 });
+
+test("a key of the project that another process makes while the deletion waits is revoked with it", async () => {
+  const { id } = await make("waited for");
+  await keyOf(id);
+  const answer = await whileOrgIsLocked(
+    control,
+    () => ask(`DELETE /v1/projects/${id}`),
+    (sql) =>
+      sql.query(
+        `insert into api_keys (id, org_id, name, digest, scoped_project_id)
+          select 'key_' || repeat('b', 21), org_id, 'late', '\\x00', id from projects where id = $1`,
+        [id],
+      ),
+  );
+  expect(answer.status).toBe(204);
+  const { rows } = await control.sql.query(
+    "select name, revoked_at is not null as revoked from api_keys where scoped_project_id = $1 order by name",
+    [id],
+  );
+  expect(rows).toEqual([
+    { name: "k", revoked: true },
+    { name: "late", revoked: true },
+  ]);
+});
+
+test.each(["POST /v1/sessions", "POST /v1/sessions/exec", "POST /v1/api-keys"])(
+  "%s is 404 if its project is deleted by another process while it waits, and makes nothing",
+  async (call) => {
+    const { id } = await make(`deleted before ${call}`);
+    const body = {
+      project_id: id,
+      ...(call.endsWith("keys") && { name: "n" }),
+      ...(call.endsWith("exec") && { language: "python", code: "" }),
+    };
+    const answer = await whileOrgIsLocked(
+      control,
+      () => ask(call, body),
+      (sql) => sql.query("update projects set deleted_at = now() where id = $1", [id]),
+    );
+    expect([answer.status, answer.body.error]).toEqual([
+      404,
+      "project_id: no project of your organisation has this id",
+    ]);
+    const { rows } = await control.sql.query(
+      `select id from sessions where project_id = $1
+        union all select id from api_keys where scoped_project_id = $1`,
+      [id],
+    );
+    expect(rows).toEqual([]);
+  },
+);

@@ -44,14 +44,17 @@ export async function findProject(db: Queries, scope: Scope, id: string): Promis
     .executeTakeFirst();
 }
 
-/** As `findProject`, and locks the row until the transaction ends. */
+/**
+ * As `findProject`, and locks the row until the transaction ends. Rows of the project can be inserted meanwhile: a stronger lock
+ * would wait for transactions that wait for the organisation's.
+ */
 export async function lockProject(db: Queries, scope: Scope, id: string): Promise<ProjectRow | undefined> {
   return await db
     .selectFrom("projects")
     .selectAll()
     .where(isVisible(scope))
     .where("id", "=", id)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst();
 }
 

@@ -4,6 +4,7 @@ import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
+import { requireProject } from "../access/resolve-project.ts";
 import { lockOrg } from "../access/store.ts";
 import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import { authorityColumns } from "../connections/authority.ts";
@@ -73,6 +74,7 @@ export async function admitSession(
   const info = await node.current();
   const org = await lockOrg(tx, principal.orgId);
   const { name, project_id: projectId = null } = settings;
+  await requireProject(tx, principal, projectId);
   if (name && (await isNameTaken(tx, principal.orgId, projectId, name))) throw nameTaken(name);
   if (org.isEgressCapped) throw orgCapped();
   await checkCeilings(deps, tx, { owner: principal, ownCeiling: org.ownCeiling });

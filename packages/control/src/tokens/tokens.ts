@@ -11,6 +11,7 @@ import { newScopedToken, scopedTokenDigest } from "../access/api-key.ts";
 import type { Authenticator } from "../access/authenticate.ts";
 import type { Caller } from "../access/caller.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
+import { requireValidKey } from "../access/require-valid-key.ts";
 import { lockOrg } from "../access/store.ts";
 import { type AuditDeps, appendEntry } from "../audit/append.ts";
 import type { Database } from "../db/pool.ts";
@@ -42,10 +43,11 @@ export async function mintToken(
   const row = await db.transaction().execute(async (tx) => {
     // The organisation's row is locked, so that tokens are counted by one mint at a time.
     await lockOrg(tx, principal.orgId);
+    const own = await requireValidKey(tx, principal);
     const session = await getReadable(tx, scopeOf(principal), id, ["failed", "lifetime_expired"]);
     checkTtl(session, body.ttl_seconds);
     const expiresAt = new Date(Date.now() + body.ttl_seconds * 1000);
-    checkOwnExpiry(principal, expiresAt);
+    checkOwnExpiry(own, expiresAt);
     if ((await listTokens(tx, id)).length >= LIMITS.tokensPerSession)
       throw new ApiError(
         "conflict",
@@ -118,7 +120,7 @@ function checkTtl(
 }
 
 /** A key that expires mints no token that outlives it, as it makes no such key. */
-function checkOwnExpiry({ expiresAt: own }: Principal, expiresAt: Date): void {
+function checkOwnExpiry({ expiresAt: own }: { expiresAt: Date | null }, expiresAt: Date): void {
   if (own && expiresAt > own)
     throw new ApiError("forbidden", `ttl_seconds: this API key expires at ${own.toISOString()} itself`);
 }
