@@ -142,9 +142,10 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
  */
 function isHalfDone(row: ConnectionRow, session: SessionRow, wanted: NewConnection, key: Buffer): boolean {
   const { sealed, bind_claimed_until: claim, name, host } = row;
-  if (claim === null || sealed === null || name !== wanted.name || host !== wanted.host) return false;
-  const rules = [row.auth_type, row.header_name, row.methods, row.paths];
-  const same = [wanted.authType, wanted.headerName, wanted.methods, wanted.paths];
+  if (claim === null || sealed === null || row.is_expired) return false;
+  if (name !== wanted.name || host !== wanted.host) return false;
+  const rules = [row.auth_type, row.header_name, row.methods, row.paths, row.asked_ttl_s];
+  const same = [wanted.authType, wanted.headerName, wanted.methods, wanted.paths, wanted.askedTtlS];
   return isDeepStrictEqual(rules, same) && isSameSecret(key, session, { ...row, sealed }, wanted);
 }
 

@@ -17,6 +17,8 @@ export interface NewConnection {
   methods: string[];
   paths: string[];
   ttlS: number;
+  /** The time that the request named; null if it named none. */
+  askedTtlS: number | null;
 }
 
 interface Against {
@@ -44,6 +46,7 @@ export function checkConnection(body: ParsedConnectionCreate, against: Against, 
     methods: [...new Set(allow.methods)],
     paths: [...new Set(allow.paths)],
     ttlS: ttlOf(body, against, at),
+    askedTtlS: body.ttl_seconds ?? null,
   };
 }
 

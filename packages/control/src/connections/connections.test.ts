@@ -276,6 +276,7 @@ test("a bind that the node does not confirm is kept, and the same request again 
     bearer("canary-2"),
     { allow: { methods: ["GET"], paths: ["/*"] } },
     { origin: "https://three.example.com" },
+    { ttl_seconds: 600 },
   ])
     expect((await bind(id, { ...unique("two"), ...other })).body.code).toBe("conflict");
   control.node.onConnections = async () => {};
@@ -288,6 +289,21 @@ test("a bind that the node does not confirm is kept, and the same request again 
     ["connection.created", "api"],
     ["connection.created", "two"],
   ]);
+});
+
+test("a bind that is not confirmed is not completed once its time is over", async () => {
+  const id = await bound();
+  control.node.onConnections = async () => {
+    throw new Refusal("network_unconfirmed", "not now");
+  };
+  for (const name of ["two", "three"]) expect((await bind(id, unique(name))).status).toBe(503);
+  await control.sql.query(
+    "update connections set expires_at = now() where session_id = $1 and name = 'three'",
+    [id],
+  );
+  control.node.onConnections = async () => {};
+  expect((await bind(id, unique("two"))).status).toBe(201);
+  expect((await bind(id, unique("three"))).body.code).toBe("conflict");
 });
 
 test("a bind that is not confirmed is replaced and revoked like another", async () => {

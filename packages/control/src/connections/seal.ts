@@ -11,7 +11,7 @@ const placeOf = ({ name, generation }: { name: string; generation: number }) =>
 export function sealConnection(
   key: Buffer,
   owner: Owner,
-  { authType, headerName, secret, ttlS, ...rules }: NewConnection,
+  { authType, headerName, secret, ttlS, askedTtlS, ...rules }: NewConnection,
   generation: number,
 ): SealedConnection {
   return {
@@ -20,6 +20,7 @@ export function sealConnection(
     header_name: headerName,
     generation,
     ttl_s: ttlS,
+    asked_ttl_s: askedTtlS,
     sealed: sealFor(key, owner, placeOf({ name: rules.name, generation }), Buffer.from(secret)),
   };
 }

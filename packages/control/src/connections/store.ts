@@ -16,6 +16,7 @@ export interface SealedConnection {
   paths: string[];
   generation: number;
   ttl_s: number;
+  asked_ttl_s: number | null;
   sealed: Buffer;
   /** Whether a request is at work to bring it into force. */
   isBind?: boolean;
@@ -91,11 +92,12 @@ export async function releaseBind(db: Queries, key: BindKey): Promise<void> {
   await unanswered(db, key).set({ bind_claimed_until: sql<Date>`now()` }).execute();
 }
 
-/** Undefined while the claim of another request has not lapsed. */
+/** Undefined while the claim of another request has not lapsed, and once the Connection's time is over. */
 export async function takeOverBind(db: Queries, key: BindKey): Promise<ConnectionRow | undefined> {
   return await unanswered(db, key)
     .set({ bind_claimed_until: inSeconds(BIND_CLAIM_S) })
     .where(sql<boolean>`bind_claimed_until <= now()`)
+    .where(sql<boolean>`expires_at > clock_timestamp()`)
     .returningAll()
     .returning(IS_EXPIRED)
     .executeTakeFirst();

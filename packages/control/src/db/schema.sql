@@ -251,6 +251,7 @@ create table connections (
   suspended_at timestamp(3) with time zone,
   sealed bytea,
   bind_claimed_until timestamp(3) with time zone,
+  asked_ttl_s integer,
   constraint connections_auth_type_check CHECK ((auth_type = ANY (ARRAY['bearer'::text, 'header'::text]))),
   constraint connections_check CHECK (((revoked_at IS NULL) OR (sealed IS NULL))),
   constraint connections_pkey PRIMARY KEY (session_id, name),

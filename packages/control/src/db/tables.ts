@@ -107,6 +107,7 @@ export interface ConnectionTable {
   suspended_at: Date | null;
   sealed: Buffer | null;
   bind_claimed_until: Date | null;
+  asked_ttl_s: number | null;
 }
 
 interface ApiKeyTable {
