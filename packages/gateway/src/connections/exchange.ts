@@ -61,8 +61,6 @@ class Exchange {
   #giveMemoryBack: (() => void) | undefined;
   #bytesOut = 0;
   #isUnscanned = false;
-  /** From then on the credential may have left. */
-  #isSent = false;
   #isOver = false;
   #late: NodeJS.Timeout | undefined;
   readonly #guard: Guard = (handler) => guarded(this.#deps.log, handler, () => this.fail());
@@ -121,7 +119,6 @@ class Exchange {
     const { host } = this.#deps.origin;
     const sent = headersForOrigin(headers, { host, injected: [active.credential.headerName, value] });
     const te = valuesOf(headers, "te").length > 0 ? [["te", "trailers"] as [string, string]] : [];
-    this.#isSent = true;
     this.#sending = upstream.send(
       { method, target, hasBody, headers: [...te, ...sent] },
       {
@@ -260,7 +257,7 @@ class Exchange {
       ...(this.#generation !== undefined && { generation: this.#generation }),
       bytes_out: this.#bytesOut,
       bytes_in: this.#body?.bytes ?? 0,
-      is_sent: this.#isSent,
+      is_sent: this.#sending?.isSent() ?? false,
       ...(this.#isUnscanned && { is_unscanned: true }),
     });
   }
