@@ -67,7 +67,7 @@ it("drops what was let through first, then what was refused, and uses of credent
   const of = (more: Partial<EgressEntry>, from: number, count: number) =>
     entries(from, from + count).map((one) => ({ ...one, ...more }));
   log.add(of({ ...use, is_sent: true }, 0, 20));
-  // Of an older gateway.
+  // An older gateway does not say it.
   log.add(of(use, 20, 20));
   log.add(of(refused, 100, 40));
   log.add(of({}, 200, 3_000));

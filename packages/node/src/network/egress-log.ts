@@ -54,7 +54,7 @@ export class EgressLog {
   }
 
   /**
-   * Lines of sent uses are dropped last, because the audit log counts them. The others share the room that uses leave, and
+   * Lines of sent uses are dropped last, because the audit log counts them. The others share the lines that uses leave, and
    * the machines with the most lines lose the oldest ones, so that one machine cannot crowd out the others. Of a machine,
    * what was let through is dropped before what was refused.
    */
@@ -100,10 +100,10 @@ function surplusOf(entries: readonly EgressEntry[], bound: number): Map<string, 
   const all = [...counts.values()];
   const uses = all.map(({ use }) => use);
   const mostUses = shareOf(uses, bound);
-  const room = bound - uses.reduce((sum, use) => sum + Math.min(use, mostUses), 0);
+  const left = bound - uses.reduce((sum, use) => sum + Math.min(use, mostUses), 0);
   const mostOthers = shareOf(
     all.map(({ refused, other }) => refused + other),
-    room,
+    left,
   );
   for (const of of all) {
     const surplus = Math.max(0, of.refused + of.other - mostOthers);
