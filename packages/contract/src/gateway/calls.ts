@@ -86,7 +86,7 @@ export type EgressReason = (typeof EGRESS_REASONS)[number];
 
 /**
  * One line of a session's egress log: a flow that ended, a refusal, a DNS question, or a request through a Connection, which
- * alone has the fields from `connection` to `is_unscanned`. Their meaning is that of ConnectionEntry.
+ * alone has the fields from `connection` to `is_sent`. Their meaning is that of ConnectionEntry.
  */
 export const EgressEntry = z.object({
   machine_id: z.string(),
@@ -110,6 +110,7 @@ export const EgressEntry = z.object({
   rule: z.int().optional(),
   status: z.int().optional(),
   is_unscanned: z.boolean().optional(),
+  is_sent: z.boolean().optional(),
   /** How many alike events this line stands for; absent: one. */
   count: z.int().optional(),
 });

@@ -91,6 +91,8 @@ export const ConnectionEntry = z.object({
   /** Status of the origin's answer. */
   status: z.int().optional(),
   code: z.enum(CONNECTION_CODES).optional(),
+  /** Whether the request had a connection to the origin, over which the credential may have left. Absent from older gateways. */
+  is_sent: z.boolean().optional(),
   /** Index of the path pattern that allowed the request. */
   rule: z.int().optional(),
   /** Bytes of the bodies. */

@@ -1,6 +1,6 @@
 /**
- * Writes the uses of Connections to the audit log: an entry for each Connection and minute, each once. The egress log has every
- * request by itself, for some days.
+ * Writes the uses of Connections to the audit log: an entry for each Connection and minute, and a further one for what is
+ * reported after it. Each use is in one entry. The egress log has every request by itself, for some days.
  */
 import { USE_OF_CONNECTION } from "@vivarium/contract/api";
 import { theSystem } from "../access/caller.ts";

@@ -218,9 +218,6 @@ export interface Uses {
   last_used_at: string | null;
   /** By generation; null: of a gateway that does not name it. */
   reflected: { generation: number | null; count: number }[];
-  /** Requests that were sent with the credential, at least in part, and requests that were refused. */
-  sent: number;
-  refused: number;
 }
 
 /**

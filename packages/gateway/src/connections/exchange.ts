@@ -257,6 +257,7 @@ class Exchange {
       ...(this.#generation !== undefined && { generation: this.#generation }),
       bytes_out: this.#bytesOut,
       bytes_in: this.#body?.bytes ?? 0,
+      is_sent: this.#sending?.isSent() ?? false,
       ...(this.#isUnscanned && { is_unscanned: true }),
     });
   }

@@ -12,6 +12,7 @@ import {
   askOver,
   type BoundWorld,
   connection,
+  reportsOf,
   SECRET,
   startBoundWorld,
 } from "../../test-support/bound-world.ts";
@@ -54,6 +55,7 @@ const HOSTS = [
   "wishing",
   "closed",
   "scripted",
+  "nameless",
 ];
 const nameOf = (kind: string) => `${kind}.api.example`;
 const addressOf = (kind: string) => `${PREFIX}.${90 + HOSTS.indexOf(kind)}`;
@@ -95,7 +97,8 @@ beforeAll(async () => {
     limits: { handshakeMs: 1_000 * SLOWNESS, answerMs: ANSWER_MS },
     moreRoots: [constrained.certificatePem],
   });
-  world.names.script = (name) => [a(name, addressOf(name.split(".")[0] ?? ""))];
+  world.names.script = (name) =>
+    name === nameOf("nameless") ? [] : [a(name, addressOf(name.split(".")[0] ?? ""))];
   await world.apply({ first: deny("*.api.example", "api.example") });
   const sign = (host: string, lifeMs = DAY_MS) => signServer(world.roots, { host, lifeMs });
   const own = await makeAuthority({ name: nameOf("self-signed"), notAfter: new Date(Date.now() + DAY_MS) });
@@ -144,6 +147,7 @@ beforeEach(async () => {
   );
   received = "";
   connections = 0;
+  world.reports().length = 0;
 });
 
 afterAll(async () => {
@@ -177,6 +181,7 @@ describe("an origin that does not prove to be the host gets nothing of the crede
       expect(JSON.parse(reply.body)).toMatchObject({ code: "connection_upstream" });
       expect(connections).toBe(1);
       expect(received).toBe("");
+      expect(await reportsOf(world, 1)).toMatchObject([{ event: "failed", is_sent: false }]);
     },
   );
 
@@ -224,8 +229,21 @@ test("an origin that would like a client's certificate gets none, and the reques
   expect(received).toContain(`Authorization: Bearer ${SECRET}`);
 });
 
-test("an address where nothing listens is answered with 502", async () => {
+test("an address where nothing listens is answered with 502, and the credential counts as not sent", async () => {
   expect((await ask("closed")).status).toBe(502);
+  expect(await reportsOf(world, 1)).toMatchObject([{ event: "failed", is_sent: false }]);
+});
+
+test("a name that does not resolve is answered with 502, and the credential counts as not sent", async () => {
+  expect((await ask("nameless")).status).toBe(502);
+  expect(await reportsOf(world, 1)).toMatchObject([{ event: "failed", is_sent: false }]);
+});
+
+test("an origin that takes the request and breaks off has been sent the credential", async () => {
+  script = (socket) => void socket.destroy();
+  expect((await ask("scripted")).status).toBe(502);
+  expect(received).toContain(`Authorization: Bearer ${SECRET}`);
+  expect(await reportsOf(world, 1)).toMatchObject([{ event: "failed", is_sent: true }]);
 });
 
 describe("502, and the next request is answered, after", () => {

@@ -232,9 +232,13 @@ test("a guest opens at most 256 connections to an origin with HTTP/1.1, and gets
     return statuses.length === 360 - 256 && old.origin.received.length === 256;
   });
   expect(new Set(statuses)).toEqual(new Set([502]));
+  const failed = await reportsOf(old, 360 - 256);
+  expect(new Set(failed.map(({ is_sent }) => is_sent))).toEqual(new Set([false]));
   expect(old.origin.connections - before).toBe(256);
   for (const one of sessions) one.destroy();
   await Promise.all(asked);
+  const all = await reportsOf(old, 360);
+  expect(all.filter(({ is_sent }) => is_sent)).toHaveLength(256);
   old.origin.answer = (_request, response) => void response.end("ok");
   await until(() => old.origin.sockets.size === 0);
   expect((await old.ask()).status).toBe(200);

@@ -81,7 +81,7 @@ describe("an allowed request", () => {
     expect(await reportsOf(world, 1)).toMatchObject([
       {
         ...{ session_id: "ses_1", connection: "api", host: HOST, event: "used", method: "POST" },
-        ...{ path: "/v1/items", status: 200, rule: 0, bytes_out: 5, bytes_in: 2 },
+        ...{ path: "/v1/items", status: 200, rule: 0, bytes_out: 5, bytes_in: 2, is_sent: true },
       },
     ]);
     expect(JSON.stringify(world.reports())).not.toContain(SECRET);

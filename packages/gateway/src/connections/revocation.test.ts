@@ -7,6 +7,7 @@ import {
   type BoundWorld,
   connection,
   HOST,
+  reportsOf,
   SECRET,
   startBoundWorld,
   valuesIn,
@@ -247,6 +248,7 @@ describe("without word from control for 20 seconds", () => {
     const sent = { session_id: "ses_1", version: 1, ca, connections: [connection()], tombstones: [] };
     await away.bound.set(sent);
     expect(codeOf(await away.ask())).toBe("connection_upstream");
+    expect(await reportsOf(away, 1)).toMatchObject([{ event: "failed", is_sent: false }]);
     away.bound.renewLease(15_000);
     expect((await away.ask()).status).toBe(200);
     await pause(5_100);

@@ -44,6 +44,11 @@ export class Http1Upstream implements Upstream {
       request.destroy();
       onFailure(error);
     };
+    let isSent = false;
+    // Emitted before anything is written.
+    request.once("socket", () => {
+      isSent = true;
+    });
     let interim = 0;
     const onInterim = () => {
       if (++interim > MAX_INTERIM) fail(new Error("the server sends interim answers without end"));
@@ -75,7 +80,7 @@ export class Http1Upstream implements Upstream {
     request.on("information", guard(onInterim)).on("upgrade", guard(onUpgrade));
     request.on("response", guard(onResponse)).on("error", guard(fail));
     if (!sent.hasBody) request.end();
-    return { body: request, destroy: () => request.destroy() };
+    return { body: request, isSent: () => isSent, destroy: () => request.destroy() };
   }
 
   destroy(): void {

@@ -60,7 +60,7 @@ export class Http2Upstream implements Upstream {
     );
     guardBody(stream);
     hear(stream, { sent, cancel }, hearing);
-    return { body: stream, destroy: cancel };
+    return { body: stream, isSent: () => true, destroy: cancel };
   }
 
   destroy(): void {

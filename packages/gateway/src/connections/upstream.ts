@@ -39,6 +39,8 @@ export interface Hearing {
 export interface Sending {
   /** Receives the request's body. */
   body: Writable;
+  /** Whether the request has a connection to the origin, so that its headers may have left. */
+  isSent: () => boolean;
   destroy(): void;
 }
 

@@ -45,6 +45,7 @@ describe("lines of the egress log", () => {
       { rule: 1 },
       { status: 201 },
       { is_unscanned: true },
+      { is_sent: false },
       { reason: "connection_reflected" },
       { verdict: "denied", reason: "connection_rule_denied" },
     ];
@@ -82,6 +83,23 @@ describe("lines of the egress log", () => {
     for (const name of ["method", "path", "rule", "status"])
       expect(second?.entries[0]).not.toHaveProperty(name);
     expect(() => Flows.parse(second)).not.toThrow();
+  });
+
+  test("that sum up requests keep apart whether the credential was sent", () => {
+    const failed = (at: number, is_sent: boolean) =>
+      entry({
+        ...{ kind: "connection", verdict: "allowed", reason: "connection_upstream", connection: "api" },
+        ...{ generation: 1, method: "GET", path: `/${at}`, status: 502, is_sent },
+      });
+    const log = new EgressLog();
+    for (let at = 0; at < 1_000; at += 1) log.add(failed(at, true));
+    for (let at = 1_000; at < 1_300; at += 1) log.add(failed(at, false));
+    for (let at = 1_300; at < 1_350; at += 1) log.add(failed(at, true));
+    expect(log.take()?.entries).toHaveLength(1_000);
+    expect(log.take()?.entries).toMatchObject([
+      { is_sent: false, count: 300 },
+      { is_sent: true, count: 50 },
+    ]);
   });
 
   test("of requests keep their number while the node takes no report, however many machines make them", () => {

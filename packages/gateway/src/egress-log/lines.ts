@@ -85,8 +85,8 @@ export class EgressLog {
       return `flow ${this.#unique}`;
     }
     const { machine_id, kind, host, address, port, verdict, reason } = entry;
-    const { connection, generation, method, path, rule, status, is_unscanned } = entry;
-    const request = [connection, generation, method, path, rule, status, is_unscanned];
+    const { connection, generation, method, path, rule, status, is_unscanned, is_sent } = entry;
+    const request = [connection, generation, method, path, rule, status, is_unscanned, is_sent];
     return JSON.stringify([machine_id, kind, host, address, port, verdict, reason, ...request]);
   }
 }

@@ -40,9 +40,11 @@ test("requests through Connections reach the node as lines of the machine that m
   const common = { machine_id: "mch_1", kind: "connection", host: HOST, port: 443, connection: "api" };
   const request = { ...common, method: "GET", bytes_out: 0 };
   for (const line of used)
-    expect(line).toMatchObject({ ...request, path: "/v1/items", verdict: "allowed", rule: 0, status: 200 });
+    expect(line).toMatchObject({
+      ...{ ...request, path: "/v1/items", verdict: "allowed", rule: 0, status: 200, is_sent: true },
+    });
   expect(lines().filter(({ verdict }) => verdict === "denied")).toMatchObject([
-    { ...request, path: "/v2/items", reason: "connection_rule_denied", status: 403 },
+    { ...request, path: "/v2/items", reason: "connection_rule_denied", status: 403, is_sent: false },
   ]);
   expect(lines().filter(({ reason }) => reason === "connection_reflected")).toMatchObject([
     { ...request, path: "/v1/echo", verdict: "allowed" },

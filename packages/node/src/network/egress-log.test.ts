@@ -13,6 +13,7 @@ const entry = (port: number): EgressEntry => ({
   reason: "mode_allow",
 });
 const entries = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => entry(from + i));
+const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 const ports = (page: { entries: EgressEntry[] }) => page.entries.map(({ port }) => port);
 
 it("returns lines after the cursor, and the same lines again for the same cursor", () => {
@@ -57,6 +58,45 @@ it("drops lines of the machines with the most, and leaves the others theirs", ()
   expect(kept.loud).toEqual(of("loud", 500).slice(-40));
   expect(kept.louder).toEqual(of("louder", 5_000).slice(-40));
   expect(page.lost).toBe(5_520 - 100);
+});
+
+it("drops what was let through first, then what was refused, and uses of credentials last", () => {
+  const log = new EgressLog(100);
+  const use = { kind: "connection", reason: "connection_used", connection: "api" } as const;
+  const refused = { verdict: "denied", reason: "port_not_allowed" } as const;
+  const of = (more: Partial<EgressEntry>, from: number, count: number) =>
+    entries(from, from + count).map((one) => ({ ...one, ...more }));
+  log.add(of({ ...use, is_sent: true }, 0, 20));
+  // An older gateway does not say it.
+  log.add(of(use, 20, 20));
+  log.add(of(refused, 100, 40));
+  log.add(of({}, 200, 3_000));
+  const first = log.pageAfter(undefined);
+  expect(ports(first)).toEqual([...range(0, 40), ...range(100, 140), ...range(3_180, 3_200)]);
+  expect(first.lost).toBe(2_980);
+  log.add(of({ ...use, reason: "connection_upstream", is_sent: false }, 4_000, 3_000));
+  const second = log.pageAfter(undefined);
+  expect(ports(second)).toEqual([...range(0, 40), ...range(6_940, 7_000)]);
+  expect(second.lost).toBe(6_080 - 100);
+  log.add(of({ ...use, is_sent: true }, 8_000, 3_000));
+  const third = log.pageAfter(undefined);
+  expect(ports(third)).toEqual(range(10_900, 11_000));
+  expect(third.lost).toBe(9_080 - 100);
+});
+
+it("drops no use of a credential for a flood of another machine, and of the rest leaves each machine its share", () => {
+  const log = new EgressLog(100);
+  const of = (machine_id: string, more: Partial<EgressEntry>, count: number) =>
+    entries(0, count).map((one) => ({ ...one, machine_id, ...more }));
+  const uses = of("quiet", { kind: "connection", reason: "connection_used", is_sent: true }, 30);
+  log.add(uses);
+  log.add(of("quiet", {}, 20));
+  log.add(of("loud", { verdict: "denied", reason: "port_not_allowed" }, 5_000));
+  const page = log.pageAfter(undefined);
+  const kept = Object.groupBy(page.entries, ({ machine_id }) => machine_id);
+  expect(kept.quiet).toEqual([...uses, ...of("quiet", {}, 20)]);
+  expect(kept.loud).toHaveLength(50);
+  expect(page.lost).toBe(4_950);
 });
 
 it("treats a cursor of an earlier process as no cursor", () => {

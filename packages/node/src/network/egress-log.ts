@@ -53,17 +53,22 @@ export class EgressLog {
     };
   }
 
-  /** Drops the oldest lines of the machines with the most lines, so that one machine cannot crowd out the others. */
+  /**
+   * Lines of sent uses are dropped last, because the audit log counts them. The others share the lines that uses leave, and
+   * the machines with the most lines lose the oldest ones, so that one machine cannot crowd out the others. Of a machine,
+   * what was let through is dropped before what was refused.
+   */
   #dropTooMany(): void {
     if (this.#lines.length <= this.#keptLines) return;
-    const counts = new Map<string, number>();
-    for (const { entry } of this.#lines)
-      counts.set(entry.machine_id, (counts.get(entry.machine_id) ?? 0) + 1);
-    const most = shareOf([...counts.values()], this.#keptLines);
-    this.#lines = this.#lines.filter(({ entry: { machine_id: id } }) => {
-      const left = counts.get(id) as number;
-      if (left <= most) return true;
-      counts.set(id, left - 1);
+    const surplus = surplusOf(
+      this.#lines.map(({ entry }) => entry),
+      this.#keptLines,
+    );
+    this.#lines = this.#lines.filter(({ entry }) => {
+      const of = surplus.get(entry.machine_id) as Counts;
+      const rank = rankOf(entry);
+      if (of[rank] === 0) return true;
+      of[rank] -= 1;
       return false;
     });
   }
@@ -73,6 +78,40 @@ export class EgressLog {
     if (life !== this.#life) return { line: 0, page: 0 };
     return { line: Math.min(Number(line), this.#lastLine), page: Number(page) };
   }
+}
+
+type Counts = Record<"use" | "refused" | "other", number>;
+
+/** A use is a request that was sent with a credential, or of which an older gateway does not say that it was not. */
+function rankOf({ kind, verdict, is_sent }: EgressEntry): keyof Counts {
+  if (verdict === "denied") return "refused";
+  if (kind !== "connection") return "other";
+  return is_sent === false ? "refused" : "use";
+}
+
+/** How many lines of each machine are too many. */
+function surplusOf(entries: readonly EgressEntry[], bound: number): Map<string, Counts> {
+  const counts = new Map<string, Counts>();
+  for (const entry of entries) {
+    const of = counts.get(entry.machine_id) ?? { use: 0, refused: 0, other: 0 };
+    counts.set(entry.machine_id, of);
+    of[rankOf(entry)] += 1;
+  }
+  const all = [...counts.values()];
+  const uses = all.map(({ use }) => use);
+  const mostUses = shareOf(uses, bound);
+  const left = bound - uses.reduce((sum, use) => sum + Math.min(use, mostUses), 0);
+  const mostOthers = shareOf(
+    all.map(({ refused, other }) => refused + other),
+    left,
+  );
+  for (const of of all) {
+    const surplus = Math.max(0, of.refused + of.other - mostOthers);
+    of.use = Math.max(0, of.use - mostUses);
+    of.other = Math.min(of.other, surplus);
+    of.refused = surplus - of.other;
+  }
+  return counts;
 }
 
 /** The largest cap on each count that keeps the sum of the counts within the bound. */
