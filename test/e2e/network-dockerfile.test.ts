@@ -14,12 +14,13 @@ import { PUBLIC } from "../support/world/addresses.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 
 const BUILD_MS = 900_000 * SLOWNESS;
+/** What `ADD` fetches is readable for root alone, so a step of the build copies it. */
 const DOCKERFILE = `FROM scratch AS base
 COPY root/ /
 ARG WORD=none
 ENV GREETING=good-day WORD=$WORD
 ADD http://files.example.com/ /srv/fetched
-RUN cat /srv/fetched; echo "run as $(id -u)" > /srv/made
+RUN cat /srv/fetched; cat /srv/fetched > /srv/read; echo "run as $(id -u)" > /srv/made
 COPY . /all/
 FROM base AS last
 RUN ls /all > /srv/listed
@@ -60,7 +61,7 @@ describe.runIf(process.env.VIV_TEST_FULL === "1")("viv template build", () => {
     expect(await sessions()).toEqual([]);
     const session = await viv("create", "--template", "app", "--wait");
     const sh = (script: string) => viv("exec", session, "--", "sh", "-c", script);
-    expect(await sh('cat /srv/made /srv/fetched; echo "$GREETING $WORD"')).toBe(
+    expect(await sh('cat /srv/made /srv/read; echo "$GREETING $WORD"')).toBe(
       "run as 0\nhello from files.example.com\ngood-day given",
     );
     expect((await sh("cat /srv/listed")).split("\n")).toEqual(
