@@ -30,10 +30,12 @@ async function paused(): Promise<string> {
   return id;
 }
 
-/** The jobs of dead processes are retried now, and not after their heartbeat is missed. */
+/** The jobs of dead processes are retried now, and not after their heartbeat is missed and a wait. */
 async function forgetDead(): Promise<void> {
   await control.sql.query(
-    "update vivarium_jobs.job set heartbeat_on = now() - interval '1 hour' where state = 'active'",
+    `update vivarium_jobs.job
+      set heartbeat_on = now() - interval '1 hour', start_after = now(), retry_delay = 0, retry_backoff = false
+      where state in ('active', 'retry')`,
   );
   await control.sql.query("update archives set tries = 0");
 }
@@ -45,7 +47,7 @@ async function finish(check: () => Promise<void> | void): Promise<void> {
 
 test("an upload that is cut off at any point is finished", { timeout: LONG_MS }, async () => {
   const id = await paused();
-  for (const point of ["archive.begun", "archive.packed"]) {
+  for (const point of ["archive.attempt", "archive.begun", "object.written", "archive.packed"]) {
     await forgetDead();
     await killSweepingAt(control, point);
     expect(await stateOf(id)).toBe("pending");

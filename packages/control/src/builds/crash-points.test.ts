@@ -53,11 +53,19 @@ test("an import that is cut off at any point is finished, in one build of the no
 }, async () => {
   control.node.images.set("docker.io/library/debian:13", { layers: [10] });
   expect((await control.ask("POST /v1/templates", { body: BODY })).status).toBe(202);
+  await killSweepingAt(control, "build.claimed");
+  expect(await attempts()).toEqual([0]);
+  await forgetDead();
   await killSweepingAt(control, "build.attempt");
   expect(control.node.builds.size).toBe(0);
   await forgetDead();
+  const { promise: isFollowed, resolve: goOn } = Promise.withResolvers<void>();
+  control.node.onBuild = () => isFollowed;
   await killSweepingAt(control, "build.begun");
   expect(await attempts()).toEqual([2]);
+  await forgetDead();
+  await killSweepingAt(control, "build.followed");
+  goOn();
   await forgetDead();
   // The node went further meanwhile: the next process follows the same build.
   await killSweepingAt(control, "build.ended");
@@ -79,6 +87,11 @@ test("an import that fails is over after a death, and nothing of it stays on the
     status: "failed",
     build_error: expect.stringMatching(/^image_not_found: /),
   });
+  expect(control.node.builds.size).toBe(1);
+  await withMortal(control, "none", () =>
+    eventually(() => expect(control.node.builds.size).toBe(0), 120_000),
+  );
+  expect((await read()).status).toBe("failed");
 });
 
 test("an import of a session's layout that is cut off is read from the session again", {
