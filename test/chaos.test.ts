@@ -18,7 +18,9 @@ test("chaos knows every crash point of the sources, and no other", async () => {
 
 test("a test without machines dies at every crash point that the load of chaos does not reach", async () => {
   const texts: string[] = [];
-  for await (const path of glob("packages/{node,control}/src/**/{crash-points,deaths}*.test.ts", { cwd: ROOT }))
+  for await (const path of glob("packages/{node,control}/src/**/{crash-points,deaths}*.test.ts", {
+    cwd: ROOT,
+  }))
     texts.push(await readFile(join(ROOT, path), "utf8"));
   const tried = texts.join();
   expect(OUTSIDE_LOAD.filter((point) => !tried.includes(`"${point}"`))).toEqual([]);

@@ -42,7 +42,10 @@ async function pausedWithVolume(): Promise<{ id: string; volume: string }> {
 
 /** The session runs with one machine, which has the volume; nothing else does. */
 async function expectAttached({ id, volume }: { id: string; volume: string }, machine: string) {
-  await eventually(async () => expect(await rowOf(id)).toMatchObject({ state: "live", op: null }), TAKEN_OVER_MS);
+  await eventually(
+    async () => expect(await rowOf(id)).toMatchObject({ state: "live", op: null }),
+    TAKEN_OVER_MS,
+  );
   await eventually(() => expect(machinesOf(id)).toEqual([machine]), TAKEN_OVER_MS);
   expect(holderOf(volume)).toBe(machine);
   expect(await read(volume)).toMatchObject({ attached: true, session_id: id });

@@ -58,7 +58,9 @@ async function expectFreeAndWhole(): Promise<void> {
   await expectMark();
 }
 
-test("killed at volume.made: there is no volume yet, and it is made anew", { timeout: PATIENCE_MS }, async () => {
+test("killed at volume.made: there is no volume yet, and it is made anew", {
+  timeout: PATIENCE_MS,
+}, async () => {
   await die("volume.made", { do: "make", id, sizeGb: 1 });
   expect(await volumes.list()).toEqual([]);
   await volumes.put(id, 1);
