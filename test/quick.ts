@@ -30,6 +30,7 @@ export const EXHAUSTIVE = [
   "packages/oci/src/hostile-transfer.test.ts",
   "packages/archive/src/{hostile-store,random-folders,killed}.test.ts",
   "packages/node/src/archives/deaths.test.ts",
+  "packages/node/src/**/crash-points.test.ts",
   "test/defences/*.test.ts",
   "test/{backup,power-cut,setup-templates,storage,update}.test.ts",
 ];

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -23,6 +23,17 @@ describe("a store in a directory", () => {
     expect(readdirSync(path.join(dir, "objects"))).not.toContain("x");
     expect(readdirSync(path.join(dir, "incoming"))).toEqual([]);
     expect(readdirSync(path.join(dir, "uploads"))).toEqual([]);
+  });
+
+  test("removes what a put that died has left, and not what may still be written", async () => {
+    const partial = path.join(dir, "incoming", "f".repeat(32));
+    writeFileSync(partial, "half");
+    await store.removeUnfinished(3_600_000);
+    expect(existsSync(partial)).toBe(true);
+    const past = new Date(Date.now() - 3_600_000);
+    utimesSync(partial, past, past);
+    await store.removeUnfinished(3_600_000);
+    expect(readdirSync(path.join(dir, "incoming"))).toEqual([]);
   });
 
   test("is readable by its own user alone", async () => {

@@ -11,6 +11,7 @@ import { randomBytes } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { link, mkdir, open, readdir, rename, rm, rmdir, stat } from "node:fs/promises";
 import path from "node:path";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { ifThere } from "@vivarium/kit/if-there";
 import { hasCode } from "@vivarium/kit/unknown-error";
@@ -60,6 +61,7 @@ export class DirectoryStore implements ObjectStore {
     const partial = path.join(this.#incoming, randomBytes(16).toString("hex"));
     try {
       await writeAll(partial, checked.pieces());
+      crashPoint("object.written");
       const isNew = await this.#publish(partial, key, options);
       return { sizeBytes: checked.sizeBytes, sha256: checked.sha256, isNew };
     } finally {
@@ -152,6 +154,14 @@ export class DirectoryStore implements ObjectStore {
 
   async abortUpload(upload: Upload): Promise<void> {
     await rm(this.#folderOf(upload), { recursive: true, force: true });
+  }
+
+  async removeUnfinished(graceMs: number): Promise<void> {
+    for (const name of await readdir(this.#incoming)) {
+      const partial = path.join(this.#incoming, name);
+      const found = await ifThere(stat(partial));
+      if (found && Date.now() - found.mtimeMs >= graceMs) await rm(partial, { force: true });
+    }
   }
 
   async close(): Promise<void> {}

@@ -119,6 +119,9 @@ export class S3Store implements ObjectStore {
     await this.#uploads.abort(upload);
   }
 
+  /** An object of one part is there at once or not at all, and what died among the parts of a larger one is for the bucket's rules. */
+  async removeUnfinished(): Promise<void> {}
+
   async close(): Promise<void> {
     this.#bucket.calls.close();
   }

@@ -76,6 +76,8 @@ export interface ObjectStore {
    */
   completeUpload(upload: Upload): Promise<void>;
   abortUpload(upload: Upload): Promise<void>;
+  /** Removes what puts of processes that died have left, once nothing was written to it for so long. */
+  removeUnfinished(graceMs: number): Promise<void>;
   close(): Promise<void>;
 }
 

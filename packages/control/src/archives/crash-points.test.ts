@@ -2,11 +2,14 @@
 import { readdirSync } from "node:fs";
 import path from "node:path";
 import { FakeNode } from "@vivarium/contract/test-support/node";
+import { DirectoryStore } from "@vivarium/objects/directory-store";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { killAt, killSweepingAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
 import { createApp } from "../app.ts";
+import { openDatabase } from "../db/pool.ts";
+import { removeOrphanChunks } from "./remove-objects.ts";
 
 const LONG_MS = 600_000;
 /** Serves requests, and does no work in the background. */
@@ -30,10 +33,12 @@ async function paused(): Promise<string> {
   return id;
 }
 
-/** The jobs of dead processes are retried now, and not after their heartbeat is missed. */
+/** The jobs of dead processes are retried now, and not after their heartbeat is missed and a wait. */
 async function forgetDead(): Promise<void> {
   await control.sql.query(
-    "update vivarium_jobs.job set heartbeat_on = now() - interval '1 hour' where state = 'active'",
+    `update vivarium_jobs.job
+      set heartbeat_on = now() - interval '1 hour', start_after = now(), retry_delay = 0, retry_backoff = false
+      where state in ('active', 'retry')`,
   );
   await control.sql.query("update archives set tries = 0");
 }
@@ -45,7 +50,7 @@ async function finish(check: () => Promise<void> | void): Promise<void> {
 
 test("an upload that is cut off at any point is finished", { timeout: LONG_MS }, async () => {
   const id = await paused();
-  for (const point of ["archive.begun", "archive.packed"]) {
+  for (const point of ["archive.attempt", "archive.begun", "object.written", "archive.packed"]) {
     await forgetDead();
     await killSweepingAt(control, point);
     expect(await stateOf(id)).toBe("pending");
@@ -105,4 +110,19 @@ test("a removal that is cut off is finished", { timeout: LONG_MS }, async () => 
   expect(await stateOf(id)).toBeUndefined();
   await killSweepingAt(control, "archive.objects_removed");
   await finish(() => expect(left()).toEqual([]));
+});
+
+test("a removal whose job was lost is swept", { timeout: LONG_MS }, async () => {
+  const id = await paused();
+  await finish(async () => expect(await stateOf(id)).toBe("complete"));
+  const [{ space_id: space }] = await rows("select space_id from archives where session_id = $1", [id]);
+  const left = () => objectNames().filter((name) => name.includes(`${space}/`));
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  await killSweepingAt(control, "archive.spaces_deleted");
+  expect(await rows("select id from archive_spaces where id = $1", [space])).toEqual([]);
+  expect(left().length).toBeGreaterThan(0);
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const objects = await DirectoryStore.open(path.join(control.settings.controlDir, "objects"));
+  await removeOrphanChunks({ db, objects }, -1).finally(() => db.destroy());
+  expect(left()).toEqual([]);
 });

@@ -1,4 +1,5 @@
 /** The periodic work on archives. Each part may run in several processes at once, and may be interrupted anywhere. */
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { ArchiveDeps } from "./deps.ts";
 import { removalOf } from "./remove-objects.ts";
 import { endUpload } from "./settle.ts";
@@ -31,6 +32,7 @@ export async function retryFailed({ db, hasArchives }: SweepDeps): Promise<void>
 export async function deleteArchives(deps: SweepDeps): Promise<void> {
   // An archive that differs from another one is deleted first; its base may be needless then.
   while ((await deleteUnowned(deps.db)) > 0);
-  for (const space of await deleteEmptySpaces(deps.db))
-    await deps.jobs.add("archive_removal", removalOf(space));
+  const spaces = await deleteEmptySpaces(deps.db);
+  if (spaces.length > 0) crashPoint("archive.spaces_deleted");
+  for (const space of spaces) await deps.jobs.add("archive_removal", removalOf(space));
 }

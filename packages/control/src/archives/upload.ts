@@ -20,6 +20,7 @@ const FINAL: ReadonlySet<string> = new Set(["snapshot_not_found", "snapshot_dama
 export async function uploadArchive(deps: ArchiveDeps, id: string, stopping: AbortSignal): Promise<void> {
   const archive = await deps.db.transaction().execute((tx) => beginAttempt(tx, id));
   if (!archive) return;
+  crashPoint("archive.attempt");
   try {
     const packed = await pack(deps, archive, stopping);
     if (packed === "another base") return;

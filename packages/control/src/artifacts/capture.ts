@@ -31,6 +31,7 @@ const FINAL: ReadonlySet<string> = new Set([
 
 export async function captureArtifact(deps: ArtifactDeps, id: string, stopping: AbortSignal): Promise<void> {
   const artifact = await beginAttempt(deps.db, id);
+  crashPoint("artifact.begun");
   if (artifact) await attempt(deps, artifact, stopping);
   await releaseAfterwards(deps, artifact ?? (await findArtifactById(deps.db, id)));
 }
@@ -58,6 +59,7 @@ async function copyAll(deps: ArtifactDeps, artifact: ArtifactRow, signal: AbortS
   crashPoint("artifact.matched");
   const done = new Map((await listFiles(deps.db, [artifact.id])).map((file) => [file.path, file]));
   const place = await (done.size === 0 ? placeOfNew : placeOf)(deps, artifact);
+  crashPoint("artifact.keyed");
   let position = done.size === 0 ? 0 : Math.max(...[...done.values()].map((file) => file.position)) + 1;
   let bytes = [...done.values()].reduce((sum, file) => sum + file.size_bytes, 0);
   for (const { path } of found.filter((file) => !done.has(file.path))) {

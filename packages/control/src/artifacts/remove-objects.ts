@@ -28,7 +28,7 @@ export async function removeObjects(
   }
 }
 
-/** Removes every object of an artifact that no row has, once it is old enough. */
+/** Removes every object of an artifact that no row has, and what became no object, once it is old enough. */
 export async function removeOrphanObjects(
   { db, objects }: Pick<ArtifactDeps, "db" | "objects">,
   graceMs = GRACE_MS,
@@ -46,6 +46,7 @@ export async function removeOrphanObjects(
     if (page.length === PAGE) await removeUnnamed();
   }
   await removeUnnamed();
+  await objects.removeUnfinished(graceMs);
 }
 
 const artifactIn = (key: string) => key.split("/")[2] ?? "";

@@ -36,6 +36,7 @@ export async function requestCapture(
     });
     crashPoint("artifact.request");
     await deps.jobs.add("artifact_capture", artifact.id);
+    crashPoint("artifact.added");
     return artifact;
   } finally {
     release();

@@ -32,13 +32,16 @@ async function forgetDead(): Promise<void> {
   await control.sql.query("update template_builds set claimed_until = now(), not_before = null");
 }
 
+/** Lets a process that does not die do the work, until `check` passes. */
+async function finishOn(check: () => Promise<void> | void): Promise<void> {
+  await withMortal(control, "none", () => eventually(check, 120_000));
+}
+
 async function finish(status: string): Promise<void> {
-  await withMortal(control, "none", () =>
-    eventually(async () => {
-      await forgetDead();
-      expect((await read()).status).toBe(status);
-    }, 120_000),
-  );
+  await finishOn(async () => {
+    await forgetDead();
+    expect((await read()).status).toBe(status);
+  });
 }
 
 test("an import whose request died before its job was added is done", { timeout: LONG_MS }, async () => {
@@ -53,11 +56,19 @@ test("an import that is cut off at any point is finished, in one build of the no
 }, async () => {
   control.node.images.set("docker.io/library/debian:13", { layers: [10] });
   expect((await control.ask("POST /v1/templates", { body: BODY })).status).toBe(202);
+  await killSweepingAt(control, "build.claimed");
+  expect(await attempts()).toEqual([0]);
+  await forgetDead();
   await killSweepingAt(control, "build.attempt");
   expect(control.node.builds.size).toBe(0);
   await forgetDead();
+  const { promise: isFollowed, resolve: goOn } = Promise.withResolvers<void>();
+  control.node.onBuild = () => isFollowed;
   await killSweepingAt(control, "build.begun");
   expect(await attempts()).toEqual([2]);
+  await forgetDead();
+  await killSweepingAt(control, "build.followed");
+  goOn();
   await forgetDead();
   // The node went further meanwhile: the next process follows the same build.
   await killSweepingAt(control, "build.ended");
@@ -67,6 +78,9 @@ test("an import that is cut off at any point is finished, in one build of the no
   expect(await attempts()).toEqual([2]);
   expect(await read()).toMatchObject({ status: "ready", versions: [expect.any(String)] });
   expect(control.node.builds.size).toBe(1);
+  await killAt(control, "template_delete.commit", "DELETE /v1/templates/deb");
+  expect((await control.ask("GET /v1/templates/deb")).status).toBe(404);
+  await finishOn(() => expect(control.node.builds.size).toBe(0));
 });
 
 test("an import that fails is over after a death, and nothing of it stays on the node", {
@@ -79,6 +93,9 @@ test("an import that fails is over after a death, and nothing of it stays on the
     status: "failed",
     build_error: expect.stringMatching(/^image_not_found: /),
   });
+  expect(control.node.builds.size).toBe(1);
+  await finishOn(() => expect(control.node.builds.size).toBe(0));
+  expect((await read()).status).toBe("failed");
 });
 
 test("an import of a session's layout that is cut off is read from the session again", {

@@ -45,6 +45,7 @@ async function follow(deps: BuildDeps, build: BuildRow, { stopping, onImage }: F
     await keepImage(db, build, status);
     if (status.stage !== undefined && status.stage !== "pull") onImage();
     if (!(await noteProgress(db, id, progressOf(status)))) return await nodes.deleteBuild(id);
+    crashPoint("build.followed");
     if (performance.now() > deadline) {
       await nodes.deleteBuild(id);
       return await failBuild(deps, build, "build_timeout: the build took longer than it may");

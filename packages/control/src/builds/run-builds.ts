@@ -2,6 +2,7 @@
  * Lets the node make templates of images, one after the other: the handler of a background job. It may die anywhere. The next
  * process finds the build that it followed by its row.
  */
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { NodeError } from "../fleet/node-error.ts";
 import type { BuildDeps } from "./deps.ts";
 import { followBuild } from "./follow-build.ts";
@@ -19,6 +20,7 @@ export async function runBuilds(deps: BuildDeps, _all: string, stopping: AbortSi
       return next;
     });
     if (!build) return;
+    crashPoint("build.claimed");
     try {
       await followBuild(deps, build, stopping);
     } catch (error) {

@@ -10,7 +10,7 @@ export async function addBuilds({ db, jobs }: Pick<BuildDeps, "db" | "jobs">): P
   if (await hasWork(db)) await jobs.add("template_builds", ALL_BUILDS);
 }
 
-/** Deletes builds on the node that have no row: a delete that the node did not hear of. */
+/** Deletes builds on the node that have no row, or have failed: deletes that the node did not hear of. */
 export async function deleteOrphanBuilds({
   db,
   nodes,

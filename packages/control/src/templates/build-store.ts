@@ -82,10 +82,15 @@ export async function findKeptLog(db: Queries, id: string) {
   return row?.log ?? undefined;
 }
 
-/** Keeps only the ids of builds that have a row. */
+/** Keeps only the ids of builds whose work is wanted, or is a template: of one that failed the node needs nothing. */
 export async function keepOnlyBuilds(db: Queries, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();
-  const rows = await db.selectFrom("template_builds").select("id").where("id", "in", ids).execute();
+  const rows = await db
+    .selectFrom("template_builds")
+    .select("id")
+    .where("id", "in", ids)
+    .where("state", "<>", "failed")
+    .execute();
   return new Set(rows.map(({ id }) => id));
 }
 

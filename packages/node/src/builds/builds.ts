@@ -3,6 +3,7 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { BuildSpec, BuildStatus, BuildLog as Lines } from "@vivarium/contract/node";
 import { BuildId } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import { removeHalfRemoved, removeInSteps } from "../disks/remove-folder.ts";
 import { NodeError } from "../node-error.ts";
@@ -91,6 +92,7 @@ export class Builds {
     await mkdir(dir, { recursive: true, mode: 0o711 });
     const build = newBuild(dir, spec, log ?? (await BuildLog.open(dir)));
     await writeRecord(dir, build);
+    crashPoint("build.recorded");
     this.#builds.delete(id);
     this.#builds.set(id, build);
     return build;
@@ -104,7 +106,7 @@ export class Builds {
       build?.over.abort(new Error("the build was deleted"));
       await build?.work;
       await build?.log.flush();
-      await removeInSteps(this.#dirOf(id), () => {});
+      await removeInSteps(this.#dirOf(id), () => crashPoint("build.removed"));
     });
   }
 

@@ -7,6 +7,7 @@ import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import type { GIVEN } from "@vivarium/contract/guest";
 import type { BuildStage, BuildStatus } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { writeDurably } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -96,6 +97,7 @@ async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<Pul
     // An attempt after this one pulls the same image.
     onResolved: async ({ reference, manifestDigest: manifest_digest }) => {
       await become(build, { ...build.status, image: { reference, manifest_digest } });
+      crashPoint("build.resolved");
       log.add(`pull: the image is ${reference}`);
     },
     onProgress: ({ stage, layers, bytes }) => {
@@ -104,9 +106,11 @@ async function pull(deps: BuildDeps, build: Build, undo: UndoStack): Promise<Pul
       report(build, { layers, bytes });
       if (layers.done > done) log.add(`pull: layer ${layers.done} of ${layers.total} is here`);
       done = layers.done;
+      if (done > 0) crashPoint("build.layer");
     },
   });
   await space.settled();
+  crashPoint("build.pulled");
   over.signal.throwIfAborted();
   for (const note of notesOn(image.config)) log.add(`pull: ${note}`);
   return image;
