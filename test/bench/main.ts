@@ -23,6 +23,7 @@ import { peerRows } from "./peer-rows.ts";
 import { runRows } from "./run-rows.ts";
 import type { Row } from "./samples.ts";
 import { sealedRows } from "./sealed-rows.ts";
+import { FULL_STORAGE, QUICK_STORAGE, storageRows } from "./storage-rows.ts";
 import { streamRows } from "./stream-rows.ts";
 
 const { values } = parseArgs({
@@ -33,7 +34,7 @@ const { values } = parseArgs({
   },
 });
 const quick = {
-  ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK },
+  ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK, storage: QUICK_STORAGE },
   ...{
     runs: { runs: 10, bursts: 1 },
     idleS: 10,
@@ -43,7 +44,7 @@ const quick = {
   },
 };
 const full = {
-  ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK },
+  ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK, storage: FULL_STORAGE },
   ...{
     runs: { runs: 30, bursts: 3 },
     idleS: 60,
@@ -75,6 +76,7 @@ try {
         idleRows(facts, baseline, effort.idleS),
       ),
     history: () => withService({}, (facts) => historyRows(facts, effort.historyRows, effort.loadS)),
+    storage: async () => storageRows(effort.storage),
     peers: () => withService(warm, (facts) => peerRows(facts, baseline, effort.peers)),
   };
   const rows: Row[] = [];
