@@ -42,8 +42,7 @@ export async function archiveRows(
   const rows: Row[] = [];
   for (const written of [0, mib]) {
     const samples: Record<string, number[]> = {};
-    for (let i = 0; i < rounds; i++)
-      await oneLife({ facts, baseline, mib: written }, keepIn(samples));
+    for (let i = 0; i < rounds; i++) await oneLife({ facts, baseline, mib: written }, keepIn(samples));
     rows.push(...rowsOf(written === 0 ? "base session" : `session with ${written} MiB written`, samples));
     if (written !== 0) continue;
     const once = (first.stored?.[0] ?? Number.NaN) - percentile(samples.stored ?? [], 50);
@@ -214,7 +213,10 @@ async function byHand(facts: ServiceFacts, state: State, baseline: Loadable, kee
     const changed = join(folder, "changed");
     await writeChangedBlocks(state, baseline.dir, changed);
     const all = state.files.map((name) => join(state.dir, name));
-    for (const [name, files] of [["all", all], ["changed", [changed]]] as const) {
+    for (const [name, files] of [
+      ["all", all],
+      ["changed", [changed]],
+    ] as const) {
       const made = await storeAndFetch(join(folder, name === "all" ? "a" : "c"), files);
       keep(`${name}: store`, made.storeMs);
       keep(`${name}: fetch`, made.fetchMs);

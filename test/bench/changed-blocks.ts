@@ -1,5 +1,6 @@
 /** Writes the blocks of files that differ from those of the same names in a base, one after the other. */
 import { open } from "node:fs/promises";
+import { ifThere } from "@vivarium/kit/if-there";
 import { WINDOW_BYTES } from "../../packages/archive/src/pack.ts";
 import {
   openRegular,
@@ -7,7 +8,6 @@ import {
   readWindow,
   windowsToRead,
 } from "../../packages/archive/src/read-window.ts";
-import { ifThere } from "@vivarium/kit/if-there";
 
 export async function writeChangedBlocks(
   { dir, files }: { dir: string; files: readonly string[] },

@@ -78,7 +78,12 @@ interface ByHand {
 async function unpackByHand({ image, trusted, tools }: Imported, folder: string): Promise<ByHand> {
   const layout = join(folder, "layout");
   const bundle = join(folder, "bundle");
-  const env = { PATH: process.env.PATH, HOME: folder, SSL_CERT_FILE: trusted, LD_LIBRARY_PATH: join(tools, "lib") };
+  const env = {
+    PATH: process.env.PATH,
+    HOME: folder,
+    SSL_CERT_FILE: trusted,
+    LD_LIBRARY_PATH: join(tools, "lib"),
+  };
   const tool = (name: string, ...args: string[]) => {
     return promisify(execFile)(join(tools, name), args, { env });
   };

@@ -34,7 +34,15 @@ const { values } = parseArgs({
   },
 });
 const quick = {
-  ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK, storage: QUICK_STORAGE },
+  ...{
+    creates: 5,
+    execs: 20,
+    lives: 3,
+    loadS: 3,
+    streams: { mib: 16, n: 2 },
+    network: QUICK_NETWORK,
+    storage: QUICK_STORAGE,
+  },
   ...{
     runs: { runs: 10, bursts: 1 },
     idleS: 10,
@@ -44,7 +52,15 @@ const quick = {
   },
 };
 const full = {
-  ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK, storage: FULL_STORAGE },
+  ...{
+    creates: 20,
+    execs: 200,
+    lives: 10,
+    loadS: 10,
+    streams: { mib: 64, n: 5 },
+    network: FULL_NETWORK,
+    storage: FULL_STORAGE,
+  },
   ...{
     runs: { runs: 30, bursts: 3 },
     idleS: 60,

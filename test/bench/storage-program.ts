@@ -27,10 +27,7 @@ async function rowsOf({ image, archive, tools }: StorageWork): Promise<Row[]> {
       tools,
     };
     const baseline = await findBaseline(facts, IMAGES);
-    return [
-      ...(await importRows(facts, imported, image)),
-      ...(await archiveRows(facts, baseline, archive)),
-    ];
+    return [...(await importRows(facts, imported, image)), ...(await archiveRows(facts, baseline, archive))];
   } finally {
     await undo.unwind();
   }
