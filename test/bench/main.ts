@@ -34,39 +34,25 @@ const { values } = parseArgs({
   },
 });
 const quick = {
-  ...{
-    creates: 5,
-    execs: 20,
-    lives: 3,
-    loadS: 3,
-    streams: { mib: 16, n: 2 },
-    network: QUICK_NETWORK,
-    storage: QUICK_STORAGE,
-  },
+  ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK },
   ...{
     runs: { runs: 10, bursts: 1 },
     idleS: 10,
     historyRows: 50_000,
     peers: 5,
     connections: { seconds: 3, mib: 64, sessions: 100 },
+    storage: QUICK_STORAGE,
   },
 };
 const full = {
-  ...{
-    creates: 20,
-    execs: 200,
-    lives: 10,
-    loadS: 10,
-    streams: { mib: 64, n: 5 },
-    network: FULL_NETWORK,
-    storage: FULL_STORAGE,
-  },
+  ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK },
   ...{
     runs: { runs: 30, bursts: 3 },
     idleS: 60,
     historyRows: 1_000_000,
     peers: 20,
     connections: { seconds: 10, mib: 512, sessions: 1_000 },
+    storage: FULL_STORAGE,
   },
 };
 const effort = values.quick ? quick : full;

@@ -1,4 +1,5 @@
-/** Measures imports and archives in the network that this process is in, and prints the rows as JSON. */
+/** Measures imports and archives in the network that this process is in, and writes the rows into a file as JSON. */
+import { writeFile } from "node:fs/promises";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { raiseCeiling } from "../support/database.ts";
 import { startRegistries } from "../support/registries.ts";
@@ -33,4 +34,5 @@ async function rowsOf({ image, archive, tools }: StorageWork): Promise<Row[]> {
   }
 }
 
-process.stdout.write(JSON.stringify(await rowsOf(JSON.parse(process.argv[2] ?? ""))));
+const [out = "", work = ""] = process.argv.slice(2);
+await writeFile(out, JSON.stringify(await rowsOf(JSON.parse(work))));

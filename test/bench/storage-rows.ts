@@ -1,5 +1,8 @@
 /** Rows about images and archives, in a network of their own: the registry that is pulled from has a public address. */
 import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ArchiveEffort } from "./archive-rows.ts";
 import type { ImportEffort } from "./import-rows.ts";
@@ -32,13 +35,16 @@ export function storageRows(effort: StorageEffort): Row[] {
   // Here, since a network of its own has no way out.
   fetched("fetch-registry");
   const work: StorageWork = { ...effort, tools: fetched("fetch-image-tools") };
-  const command = [process.execPath, "--no-warnings", PROGRAM, JSON.stringify(work)];
-  const { status, stdout } = spawnSync(script("in-own-network"), command, {
-    stdio: ["ignore", "pipe", "inherit"],
-    encoding: "utf8",
-  });
-  if (status !== 0) throw new Error(`the rows of group storage failed with ${status}; the reason is above`);
-  return JSON.parse(stdout);
+  const folder = mkdtempSync(join(tmpdir(), "viv-bench-"));
+  const out = join(folder, "rows.json");
+  const command = [process.execPath, "--no-warnings", PROGRAM, out, JSON.stringify(work)];
+  try {
+    const { status } = spawnSync(script("in-own-network"), command, { stdio: ["ignore", 2, 2] });
+    if (status !== 0) throw new Error(`the rows of group storage ended with ${status}`);
+    return JSON.parse(readFileSync(out, "utf8"));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** What the script prints: the path of what it has put into the cache. */
