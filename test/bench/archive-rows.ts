@@ -11,6 +11,7 @@ import { MIB } from "@vivarium/kit/sizes";
 import { Client } from "@vivarium/sdk";
 import { run } from "../../packages/node/src/host/run.ts";
 import { filesOf, type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
+import { query } from "../support/database.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
 import { writeChangedBlocks } from "./changed-blocks.ts";
@@ -37,19 +38,24 @@ export async function archiveRows(
   { mib, rounds }: ArchiveEffort,
 ): Promise<Row[]> {
   // The first one puts the baseline's archive into the store.
-  const first: Record<string, number[]> = {};
-  await oneLife({ facts, baseline, mib: 0 }, keepIn(first));
+  await oneLife({ facts, baseline, mib: 0 }, () => {});
   const rows: Row[] = [];
   for (const written of [0, mib]) {
     const samples: Record<string, number[]> = {};
     for (let i = 0; i < rounds; i++) await oneLife({ facts, baseline, mib: written }, keepIn(samples));
     rows.push(...rowsOf(written === 0 ? "base session" : `session with ${written} MiB written`, samples));
-    if (written !== 0) continue;
-    const once = (first.stored?.[0] ?? Number.NaN) - percentile(samples.stored ?? [], 50);
-    rows.push(row("archive of the baseline, once for all its sessions", "MiB", [once / MIB]));
   }
-  return rows;
+  return [...rows, await baselineRow(facts)];
 }
+
+/** What the store has once for all sessions of the base template. */
+async function baselineRow(facts: ServiceFacts): Promise<Row> {
+  const found = await query(facts, "select stored_bytes from archives where kind = 'baseline'");
+  const bytes = found.map(({ stored_bytes }) => Number(stored_bytes));
+  return row("archive of the base template's baseline, once for all sessions", "MiB", bytes.map(inMib));
+}
+
+const inMib = (bytes: number) => bytes / MIB;
 
 function keepIn(samples: Record<string, number[]>): Keep {
   return (name, value) => {
@@ -60,7 +66,6 @@ function keepIn(samples: Record<string, number[]>): Keep {
 
 function rowsOf(who: string, samples: Record<string, number[]>): Row[] {
   const of = (name: string) => samples[name] ?? [];
-  const inMib = (name: string) => of(name).map((bytes) => bytes / MIB);
   const p50 = (name: string) => percentile(of(name), 50);
   const over = (name: string, floor: number) => (p50(name) / floor).toFixed(2);
   const ours = (all: string, changed: string, name: string) =>
@@ -75,12 +80,12 @@ function rowsOf(who: string, samples: Record<string, number[]>): Row[] {
       of("archive"),
       ours("all: store", "changed: store", "archive"),
     ),
-    row(`${who}: its state after zstd -3`, "MiB", inMib("all: stored")),
-    row(`${who}: its changed blocks after zstd -3`, "MiB", inMib("changed: stored")),
+    row(`${who}: its state after zstd -3`, "MiB", of("all: stored").map(inMib)),
+    row(`${who}: its changed blocks after zstd -3`, "MiB", of("changed: stored").map(inMib)),
     row(
       `${who}: bytes of its archive`,
       "MiB",
-      inMib("stored"),
+      of("stored").map(inMib),
       ours("all: stored", "changed: stored", "stored"),
     ),
     row(`${who}: its state by cp and zstd -d, synced`, "ms", of("all: fetch")),
@@ -109,12 +114,11 @@ async function oneLife({ facts, baseline, mib }: Life, keep: Keep): Promise<void
   try {
     await client.sessions.exec(id, { command: WORK });
     const said = await sh(`head -c ${mib}M /dev/urandom > written && sync && sha256sum written`);
-    const objects = join(facts.dataDir, "objects");
-    const before = bytesIn(objects);
     await client.sessions.pause(id);
     keep("archive", await timed(() => untilArchived(client, id)));
-    keep("stored", bytesIn(objects) - before);
-    await byHand(facts, await savedState(facts, id), baseline, keep);
+    const first = await savedState(facts, id);
+    keep("stored", first.stored);
+    await byHand(facts, first, baseline, keep);
     keep("warm", await timed(() => client.sessions.exec(id, { command: ["true"] })));
 
     await client.sessions.pause(id);
@@ -154,18 +158,17 @@ interface State {
   files: string[];
 }
 
-/** The saved state of a session's newest pause. */
-async function savedState(facts: ServiceFacts, session: string): Promise<State> {
-  const saved = join(facts.dataDir, "pool/s");
-  const states: { at: number; id: string }[] = [];
-  for (const id of readdirSync(saved)) {
-    if (!id.startsWith("pau_")) continue;
-    const { spec, created_at } = await readManifest(join(saved, id));
-    if (spec && JSON.stringify(spec).includes(session)) states.push({ at: Date.parse(created_at), id });
-  }
-  const newest = states.toSorted((a, b) => b.at - a.at)[0];
-  if (!newest) throw new Error(`${saved} has no saved state of session ${session}`);
-  return await stateIn(join(saved, newest.id), newest.id);
+/** The state that the session's newest archive is of. */
+async function savedState(facts: ServiceFacts, session: string): Promise<State & { stored: number }> {
+  const [newest] = await query(
+    facts,
+    `select snapshot_id, stored_bytes from archives where session_id = '${session}' and kind = 'pause'
+     order by created_at desc limit 1`,
+  );
+  if (!newest) throw new Error(`there is no archive of session ${session}`);
+  const id = String(newest.snapshot_id);
+  const state = await stateIn(join(facts.dataDir, "pool/s", id), id);
+  return { ...state, stored: Number(newest.stored_bytes) };
 }
 
 async function stateIn(dir: string, id: string): Promise<State> {
