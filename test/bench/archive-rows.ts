@@ -48,7 +48,7 @@ export async function archiveRows(
   return [...rows, await baselineRow(facts)];
 }
 
-/** What the store has once for all sessions of the base template. */
+/** The archive that the store has once for all sessions of the base template. */
 async function baselineRow(facts: ServiceFacts): Promise<Row> {
   const found = await query(facts, "select stored_bytes from archives where kind = 'baseline'");
   const bytes = found.map(({ stored_bytes }) => Number(stored_bytes));
@@ -185,7 +185,7 @@ async function removeFromNode(facts: ServiceFacts, client: Client, session: stri
   );
 }
 
-/** What the running machine was loaded from. */
+/** The state from which the running machine was loaded. */
 async function fetchedState(facts: ServiceFacts, session: string, { id }: State): Promise<State> {
   const machines = join(facts.dataDir, "pool/m");
   const folder = readdirSync(machines).find((name) => name.startsWith(`${session}-`));

@@ -47,7 +47,7 @@ export function storageRows(effort: StorageEffort): Row[] {
   }
 }
 
-/** What the script prints: the path of what it has put into the cache. */
+/** The path of the things that a script has put into the cache, as it prints it. */
 function fetched(name: string): string {
   return execFileSync(script(name), { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] }).trim();
 }
