@@ -23,6 +23,7 @@ import { peerRows } from "./peer-rows.ts";
 import { runRows } from "./run-rows.ts";
 import type { Row } from "./samples.ts";
 import { sealedRows } from "./sealed-rows.ts";
+import { FULL_STORAGE, QUICK_STORAGE, storageRows } from "./storage-rows.ts";
 import { streamRows } from "./stream-rows.ts";
 
 const { values } = parseArgs({
@@ -40,6 +41,7 @@ const quick = {
     historyRows: 50_000,
     peers: 5,
     connections: { seconds: 3, mib: 64, sessions: 100 },
+    storage: QUICK_STORAGE,
   },
 };
 const full = {
@@ -50,6 +52,7 @@ const full = {
     historyRows: 1_000_000,
     peers: 20,
     connections: { seconds: 10, mib: 512, sessions: 1_000 },
+    storage: FULL_STORAGE,
   },
 };
 const effort = values.quick ? quick : full;
@@ -75,6 +78,7 @@ try {
         idleRows(facts, baseline, effort.idleS),
       ),
     history: () => withService({}, (facts) => historyRows(facts, effort.historyRows, effort.loadS)),
+    storage: async () => storageRows(effort.storage),
     peers: () => withService(warm, (facts) => peerRows(facts, baseline, effort.peers)),
   };
   const rows: Row[] = [];
