@@ -14,7 +14,7 @@ import { PUBLIC } from "../support/world/addresses.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 
 const BUILD_MS = 900_000 * SLOWNESS;
-/** What `ADD` fetches is readable for root alone, so a step of the build copies it. */
+/** The file that `ADD` fetches is readable for root alone, so a step of the build copies it. */
 const DOCKERFILE = `FROM scratch AS base
 COPY root/ /
 ARG WORD=none

@@ -62,13 +62,13 @@ test("an import that is cut off at any point is finished, in one build of the no
   await killSweepingAt(control, "build.attempt");
   expect(control.node.builds.size).toBe(0);
   await forgetDead();
-  const { promise: isFollowed, resolve: goOn } = Promise.withResolvers<void>();
+  const { promise: isFollowed, resolve: proceed } = Promise.withResolvers<void>();
   control.node.onBuild = () => isFollowed;
   await killSweepingAt(control, "build.begun");
   expect(await attempts()).toEqual([2]);
   await forgetDead();
   await killSweepingAt(control, "build.followed");
-  goOn();
+  proceed();
   await forgetDead();
   // The node went further meanwhile: the next process follows the same build.
   await killSweepingAt(control, "build.ended");

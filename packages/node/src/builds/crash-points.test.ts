@@ -40,7 +40,7 @@ afterAll(async () => {
 
 const buildsDir = () => path.join(dataDir, "pool/b");
 
-/** What the process that died found at its start. */
+/** The builds that the process that died found at its start. */
 async function die(crashAt: string, isRemoval = false) {
   const { port } = bridge.address() as AddressInfo;
   const reference = `${REGISTRY}/${REPOSITORY}:1`;
