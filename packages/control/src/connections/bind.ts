@@ -58,7 +58,9 @@ export async function bindConnection(
     const session = await getSession(deps.db, scope, id);
     if (!bound) {
       requireUsable(session);
-      const connection = checkConnection(body, againstOf(deps, session));
+      const against = againstOf(deps, session);
+      // An equal request may have come when more of the session's lifetime was left.
+      const wanted = checkConnection(body, { ...against, remainingS: undefined });
       if (session.ca_key === null)
         throw new ApiError(
           "conflict",
@@ -66,7 +68,8 @@ export async function bindConnection(
         );
       if (isNetworkFixed(session.op)) return BUSY;
       const key = await dataKeyOf(deps, session);
-      bound = await deps.db.transaction().execute((tx) => store(deps, tx, { session, connection, key, by }));
+      const bind = { session, wanted, key, by, check: () => checkConnection(body, against) };
+      bound = await deps.db.transaction().execute((tx) => store(deps, tx, bind));
       if (!bound) return BUSY;
       crashPoint("bind.commit");
       deps.signals.moved(id);
@@ -105,22 +108,23 @@ function madeButPending(cause: ApiError): ApiError {
 
 interface Bind {
   session: SessionRow;
-  connection: NewConnection;
+  wanted: NewConnection;
+  /** The same Connection, whose time fits what is left of the session's lifetime; throws if it does not. */
+  check: () => NewConnection;
   key: Buffer;
   by: Caller;
 }
 
 /** Undefined when the session has changed meanwhile, or while an equal request is at work. */
-async function store(deps: AuditDeps, tx: Queries, { session, connection, key, by }: Bind) {
-  const { name, host } = connection;
-  const half = (await listConnections(tx, [session.id])).find((row) =>
-    isHalfDone(row, session, connection, key),
-  );
+async function store(deps: AuditDeps, tx: Queries, { session, wanted, check, key, by }: Bind) {
+  const half = (await listConnections(tx, [session.id])).find((row) => isHalfDone(row, session, wanted, key));
   if (half) {
     // Another request may be at work on it, which answers its own caller.
     const row = await takeOverBind(tx, half);
     return row && { row, desired: session };
   }
+  const connection = check();
+  const { name, host } = connection;
   const desired = await saveBoundNetwork(tx, session, boundHostColumns(host));
   if (!desired) return undefined;
   const present = await listConnections(tx, [session.id]);
@@ -138,7 +142,7 @@ async function store(deps: AuditDeps, tx: Queries, { session, connection, key, b
 
 /**
  * Whether this Connection is what an equal request has stored whose caller got no answer. Only who knows the credential makes an
- * equal one.
+ * equal one. A Connection of before `asked_ttl_s` counts as one of a request that named no time.
  */
 function isHalfDone(row: ConnectionRow, session: SessionRow, wanted: NewConnection, key: Buffer): boolean {
   const { sealed, bind_claimed_until: claim, name, host } = row;

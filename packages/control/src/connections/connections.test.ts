@@ -306,6 +306,24 @@ test("a bind that is not confirmed is not completed once its time is over", asyn
   expect((await bind(id, unique("three"))).body.code).toBe("conflict");
 });
 
+test("a bind that is not confirmed is completed by a request with the same time alone, also if that is all that is left", async () => {
+  const id = await bound({}, { max_lifetime_ms: 3_600_000 });
+  control.node.onConnections = async () => {
+    throw new Refusal("network_unconfirmed", "not now");
+  };
+  const named = (ttl_seconds?: number) => bind(id, { ...unique("two"), ttl_seconds });
+  expect((await named(1_800)).status).toBe(503);
+  control.node.onConnections = async () => {};
+  for (const other of [undefined, 600]) expect((await named(other)).body.code).toBe("conflict");
+  // Less of the session is left by now.
+  await control.sql.query(
+    "update sessions set created_at = created_at - interval '40 minutes' where id = $1",
+    [id],
+  );
+  expect((await bind(id, { ...unique("three"), ttl_seconds: 1_800 })).body.code).toBe("validation");
+  expect((await named(1_800)).status).toBe(201);
+});
+
 test("a bind that is not confirmed is replaced and revoked like another", async () => {
   const id = await bound();
   control.node.onConnections = async () => {

@@ -21,13 +21,15 @@ export interface Guarded {
   /** Receives what is passed on. Is ended by the callee of `onEnd`. */
   to: Writable;
   onEnd: () => void;
-  /** The body carries the credential; everything before it was passed on. */
+  /** The body carries the credential, or a long beginning of it and then nothing; everything before it was passed on. */
   onHit: () => void;
 }
 
 export class GuardedBody extends Writable {
   readonly #guarded: Guarded;
   #early: NodeJS.Timeout | undefined;
+  /** Whether the body was cut: nothing of the origin passes any more. */
+  #isCut = false;
   bytes = 0;
 
   constructor(guarded: Guarded) {
@@ -45,14 +47,14 @@ export class GuardedBody extends Writable {
   #search(bytes: Buffer, done: () => void): void {
     const piece = bytes.subarray(0, PIECE_BYTES);
     const rest = bytes.subarray(PIECE_BYTES);
-    const { scan, share, guard, onHit } = this.#guarded;
+    const { scan, share, guard } = this.#guarded;
     const work = () => {
       // After the end of the exchange the credential may be forgotten, so that a search would find nothing.
-      if (this.destroyed) return;
+      if (this.destroyed || this.#isCut) return;
       clearTimeout(this.#early);
       const { clean, isHit } = scan.read(piece);
       if (isHit) {
-        this.#pass(clean, onHit, true);
+        this.#cut(clean);
         return;
       }
       this.#pass(clean, rest.length > 0 ? () => this.#search(rest, done) : () => this.#await(done));
@@ -65,9 +67,9 @@ export class GuardedBody extends Writable {
     const { scan, guard } = this.#guarded;
     const early = () => {
       // More is here, and waits for its turn.
-      if (this.writableLength > 0 || this.destroyed) return;
+      if (this.writableLength > 0 || this.destroyed || this.#isCut) return;
       if (scan.mayRelease) this.#pass(scan.release(), () => {});
-      else scan.doubt();
+      else if (scan.isGuess) this.#cut(scan.cut());
     };
     done();
     if (this.writableLength === 0) this.#early = setTimeout(guard(early), EARLY_MS);
@@ -75,15 +77,23 @@ export class GuardedBody extends Writable {
 
   override _final(done: () => void): void {
     clearTimeout(this.#early);
-    this.#pass(this.#guarded.scan.release(), () => {
-      done();
-      this.#guarded.onEnd();
-    });
+    if (this.#isCut) done();
+    else
+      this.#pass(this.#guarded.scan.release(), () => {
+        done();
+        this.#guarded.onEnd();
+      });
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     clearTimeout(this.#early);
     done(error);
+  }
+
+  /** Passes the last bytes that the guest gets. */
+  #cut(clean: Buffer): void {
+    this.#isCut = true;
+    this.#pass(clean, this.#guarded.onHit, true);
   }
 
   /** Calls back once more may be written; with `isFlushed`, once these bytes have left. */

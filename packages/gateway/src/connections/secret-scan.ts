@@ -25,10 +25,6 @@ export class SecretScan {
   readonly #decoded: readonly DecodedReading[];
   #state = 0;
   #held: Buffer = NOTHING;
-  /** Bytes read so far. */
-  #count = 0;
-  /** Where the long beginning of a secret starts that was held back in a silence. */
-  #doubted: number | undefined;
 
   constructor(needles: Needles) {
     this.#needles = needles;
@@ -40,19 +36,18 @@ export class SecretScan {
     return this.#held.length > 0 && this.#depth <= Math.min(MAX_RELEASED, this.#needles.shortest / 2);
   }
 
+  /**
+   * Whether the held bytes end in a long beginning of a secret. In a silence the guest sees that they are held back, so a guess
+   * that can be compared with others: it counts as the secret itself.
+   */
+  get isGuess(): boolean {
+    return this.#depth > Math.min(MAX_TOLD, this.#needles.shortest / 2);
+  }
+
   /** Characters of a secret with which the stream ends. */
   get #depth(): number {
     const states = [this.#state, ...this.#decoded.map(({ state }) => state)];
     return Math.max(...states.map((state) => this.#needles.depthOf(state)));
-  }
-
-  /**
-   * Notes that the origin is silent, and the guest sees that bytes are held back. If they are a long beginning of the secret
-   * that other bytes follow, somebody is guessing it, which counts as the secret itself.
-   */
-  doubt(): void {
-    if (this.#depth > Math.min(MAX_TOLD, this.#needles.shortest / 2))
-      this.#doubted ??= this.#count - this.#uncertain;
   }
 
   /** Bytes at the end of the stream that may begin a secret. */
@@ -63,7 +58,6 @@ export class SecretScan {
 
   read(chunk: Buffer): Scanned {
     const all = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
-    this.#count += chunk.length;
     const before = this.#state;
     const plain = this.#needles.read(before, chunk);
     this.#state = plain.state;
@@ -74,9 +68,6 @@ export class SecretScan {
       const at = reading.read(chunk, { before, plain });
       if (at !== undefined) note(at, reading.uncertain);
     }
-    const doubted = this.#doubted;
-    if (doubted !== undefined && this.#count - this.#uncertain > doubted)
-      starts.push(all.length - (this.#count - doubted));
     if (starts.length > 0) {
       this.#held = NOTHING;
       return { clean: all.subarray(0, Math.max(0, Math.min(...starts))), isHit: true };
@@ -86,6 +77,13 @@ export class SecretScan {
     // A copy: a few held bytes would keep a whole chunk in memory.
     this.#held = clean === all.length ? NOTHING : Buffer.from(all.subarray(clean));
     return { clean: all.subarray(0, clean), isHit: false };
+  }
+
+  /** The bytes that are held back before those that may begin a secret. These are forgotten. */
+  cut(): Buffer {
+    const clean = this.#held.subarray(0, Math.max(0, this.#held.length - this.#uncertain));
+    this.#held = NOTHING;
+    return clean;
   }
 
   /** The bytes that were held back. The search continues: a secret that they begin is found still. */

@@ -29,7 +29,7 @@ describe("lines of the egress log", () => {
     expect(log.take()).toBeUndefined();
   });
 
-  test("of requests become one only if Connection, method, path, rule, status and outcome are equal", () => {
+  test("of requests become one only if Connection, method, path, rule, status, outcome and minute are equal", () => {
     const request = (overrides: Partial<EgressEntry> = {}) =>
       entry({
         ...{ kind: "connection", verdict: "allowed", reason: "connection_used", connection: "api" },
@@ -46,6 +46,7 @@ describe("lines of the egress log", () => {
       { status: 201 },
       { is_unscanned: true },
       { is_sent: false },
+      { at: "2026-03-04T05:07:00.000Z" },
       { reason: "connection_reflected" },
       { verdict: "denied", reason: "connection_rule_denied" },
     ];

@@ -16,6 +16,8 @@ const MAX_REQUESTS_PER_MACHINE = 1000;
 /** Unsent lines of all machines, while the node cannot be reached. */
 const MAX_HELD = 40_000;
 const MAX_SESSIONS = 10_000;
+/** Characters of a time up to its minute. */
+const MINUTE = "2026-01-01T00:00".length;
 
 export class EgressLog {
   #lines = new Map<string, EgressEntry>();
@@ -24,7 +26,7 @@ export class EgressLog {
   #lost = 0;
   #sessions = new Set<string>();
 
-  /** Merges equal refusals, DNS questions and requests into one line. An allowed connection has a line of its own. */
+  /** Merges equal refusals and DNS questions, and equal requests of a minute, into one line. An allowed connection has a line of its own. */
   add(entry: EgressEntry): void {
     const key = this.#keyOf(entry);
     const alike = this.#lines.get(key);
@@ -32,6 +34,7 @@ export class EgressLog {
       alike.count = (alike.count ?? 1) + (entry.count ?? 1);
       alike.bytes_out += entry.bytes_out;
       alike.bytes_in += entry.bytes_in;
+      if (entry.kind === "connection" && entry.at > alike.at) alike.at = entry.at;
       return;
     }
     const budget = budgetOf(entry);
@@ -86,12 +89,15 @@ export class EgressLog {
     }
     const { machine_id, kind, host, address, port, verdict, reason } = entry;
     const { connection, generation, method, path, rule, status, is_unscanned, is_sent } = entry;
-    const request = [connection, generation, method, path, rule, status, is_unscanned, is_sent];
+    // The audit log counts by minute. Too many lines are merged across minutes, so that their number stays bounded.
+    const minute =
+      kind === "connection" && this.#lines.size < MAX_HELD ? entry.at.slice(0, MINUTE) : undefined;
+    const request = [connection, generation, method, path, rule, status, is_unscanned, is_sent, minute];
     return JSON.stringify([machine_id, kind, host, address, port, verdict, reason, ...request]);
   }
 }
 
-/** A line of many requests. There are at most as many as Connections and outcomes. */
+/** A line of many requests. There are at most as many as Connections, outcomes and minutes. */
 function summed({ method: _1, path: _2, rule: _3, status: _4, is_unscanned: _5, ...entry }: EgressEntry) {
   return entry;
 }
