@@ -1,4 +1,4 @@
-/** Keys that ended through another process while this one still has them in its cache: they make nothing that outlives them. */
+/** Keys that ended through another process while this one still has them in its cache: they make no credential. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, startControl } from "../../test-support/control.ts";
 import { whileOrgIsLocked } from "../../test-support/locked-org.ts";
@@ -16,12 +16,24 @@ const makeKey = (key?: string) =>
   control.ask("POST /v1/api-keys", { body: { name: "made" }, ...(key && { key }) });
 const mintToken = (key: string) =>
   control.ask(`POST /v1/sessions/${session}/tokens`, { body: { ttl_seconds: 60 }, key });
+let credentials = 0;
+const storeCredential = (key: string) =>
+  control.ask("POST /v1/registry-credentials", {
+    body: {
+      name: `credential-${++credentials}`,
+      registry_host: "registry.example.com",
+      username: "sam",
+      secret: "canary",
+    },
+    key,
+  });
 const refusalOf = ({ status, body }: Answer) => [status, body.code, body.error];
 const REFUSED = [401, "unauthenticated", "Authorization: the API key is unknown, revoked or expired"];
 
 describe.each([
   ["a key", "api_keys", makeKey],
   ["a scoped token", "session_tokens", mintToken],
+  ["a credential for a registry", "registry_credentials", storeCredential],
 ] as const)("%s", (_what, table, make) => {
   const count = async () => (await control.sql.query(`select from ${table}`)).rowCount ?? 0;
 

@@ -8,6 +8,7 @@ import {
 import { randomId } from "@vivarium/kit/id";
 import type { Caller } from "../access/caller.ts";
 import type { Principal } from "../access/principal.ts";
+import { requireValidKey } from "../access/require-valid-key.ts";
 import { lockOrg } from "../access/store.ts";
 import { appendEntry } from "../audit/append.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -22,12 +23,13 @@ const { registryCredentialsPerOrg: MOST } = LIMITS;
 /** A key that is bound to a project makes a credential of that project. */
 export async function createCredential(
   deps: RegistryDeps,
-  { orgId, scopedProjectId }: Principal,
+  principal: Principal,
   {
     body: { name, username, secret, registry_host: host },
     by,
   }: { body: RegistryCredentialCreate; by: Caller },
 ): Promise<RegistryCredential> {
+  const { orgId, scopedProjectId } = principal;
   const holder = {
     id: ID_PREFIXES.registryCredential + randomId(),
     org_id: orgId,
@@ -37,6 +39,7 @@ export async function createCredential(
   const sealed = sealSecret(deps.keyring, holder, secret);
   const row = await deps.db.transaction().execute(async (tx) => {
     await lockOrg(tx, orgId);
+    await requireValidKey(tx, principal);
     if ((await countCredentials(tx, orgId)) >= MOST)
       throw new ApiError(
         "conflict",
