@@ -45,13 +45,7 @@ test.each([
     `${S1}\n`,
   ],
   [["resume", S1], session, `POST /v1/sessions/${S1}/resume`, {}, `${S1}\n`],
-  [
-    ["archive", "retry", S1],
-    { status: "pending" },
-    `POST /v1/sessions/${S1}/archive/retry`,
-    {},
-    "pending\n",
-  ],
+  [["archive", "retry", S1], { status: "pending" }, `POST /v1/sessions/${S1}/archive/retry`, {}, "pending\n"],
   [["fork", S1], fork, `POST /v1/sessions/${S1}/fork`, {}, "c1\nc2\n"],
   [["fork", "--count", "2", S1], fork, `POST /v1/sessions/${S1}/fork`, { count: 2 }, "c1\nc2\n"],
   [
