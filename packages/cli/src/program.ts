@@ -1,6 +1,7 @@
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { archiveCommand } from "./commands/archive/archive.ts";
 import { artifactsCommand } from "./commands/artifacts/artifacts.ts";
 import { auditCommand } from "./commands/audit/audit.ts";
 import { backupCommand } from "./commands/backup.ts";
@@ -104,6 +105,7 @@ const VERBS = {
     resumeCommand,
     forkCommand,
     checkpointCommand,
+    archiveCommand,
     artifactsCommand,
     restoreCommand,
     templateCommand,

@@ -45,6 +45,7 @@ test.each([
     `${S1}\n`,
   ],
   [["resume", S1], session, `POST /v1/sessions/${S1}/resume`, {}, `${S1}\n`],
+  [["archive", "retry", S1], { status: "pending" }, `POST /v1/sessions/${S1}/archive/retry`, {}, "pending\n"],
   [["fork", S1], fork, `POST /v1/sessions/${S1}/fork`, {}, "c1\nc2\n"],
   [["fork", "--count", "2", S1], fork, `POST /v1/sessions/${S1}/fork`, { count: 2 }, "c1\nc2\n"],
   [
@@ -257,6 +258,26 @@ test.each([
 ])("a refusal %d %s says what to do", async (status, code, hint) => {
   const { url } = await serve((_request, response) => respond(response, status, { error: "refused", code }));
   expect(await viv(url, ["resume", S1])).toMatchObject({ code: 1, err: expect.stringContaining(hint) });
+});
+
+test("get shows where a paused session's state is, and why its archive has failed", async () => {
+  const archive = { status: "failed", detail: "the node does not answer" };
+  const { url } = await answering({ ...session, state: "paused", snapshot_tier: "cold", archive });
+  const { out } = await viv(url, ["get", S1], {}, { isInteractive: true });
+  expect(out).toMatch(/^saved state +cold$/m);
+  expect(out).toMatch(/^archive +failed: the node does not answer$/m);
+});
+
+test("archive retry prints the archive as JSON, and without an object store names the page that helps", async () => {
+  const { url } = await answering({ status: "pending" });
+  const { out } = await viv(url, ["archive", "retry", "--json", S1]);
+  expect(JSON.parse(out)).toEqual({ status: "pending" });
+  const without = await serve((_request, response) =>
+    respond(response, 503, { error: "keeps no saved states", code: "archive_unavailable" }),
+  );
+  const { code, err } = await viv(without.url, ["archive", "retry", S1]);
+  expect([code, err]).toEqual([1, expect.stringContaining("docs/operate/object-store.md")]);
+  expect(err).not.toContain("runs on");
 });
 
 test("a human sees the whole record, with its state in colour unless declined", async () => {

@@ -1,5 +1,5 @@
 /** Renders sessions as a table, and one session as fields. */
-import type { SessionRecord } from "@vivarium/sdk";
+import type { Archive, SessionRecord } from "@vivarium/sdk";
 import { renderShortConnection } from "./connection.ts";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderPairs } from "./pairs.ts";
@@ -54,10 +54,7 @@ export function renderSession(session: Omit<SessionRecord, "timing">, paint: Pai
     ["paused", session.paused_at],
     ["wakes at", session.wake_at],
     ["saved state", session.snapshot_tier],
-    [
-      "archive",
-      session.archive && [session.archive.status, session.archive.detail].filter(Boolean).join(": "),
-    ],
+    ["archive", session.archive && renderArchive(session.archive)],
     ["idle timeout", renderLimit(session.idle_timeout_ms)],
     ["max lifetime", renderLimit(session.max_lifetime_ms)],
     ["ended", session.ended_at],
@@ -73,6 +70,11 @@ export function renderSession(session: Omit<SessionRecord, "timing">, paint: Pai
     ]),
   ];
   return renderFields(fields, (value, name) => (name === "state" ? paintState(paint, value) : value));
+}
+
+/** The status, and why it has failed. */
+export function renderArchive({ status, detail }: Archive): string {
+  return [status, detail].filter(Boolean).join(": ");
 }
 
 function renderLimit(ms: number | undefined): string | undefined {

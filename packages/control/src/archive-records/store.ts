@@ -95,3 +95,22 @@ export async function keepOnlyBaselines(db: Queries, ids: string[]): Promise<str
     .execute();
   return rows.map(({ snapshot_id: id }) => id);
 }
+
+/** Archives of all organisations, with the bytes of those that are complete. */
+export async function countArchives(
+  db: Queries,
+): Promise<
+  (Pick<Archive, "kind" | "state"> & { count: number; packed_bytes: number; sent_bytes: number })[]
+> {
+  return await db
+    .selectFrom("archives")
+    .select([
+      "kind",
+      "state",
+      sql<number>`count(*)::int`.as("count"),
+      sql<number>`coalesce(sum(differing_bytes), 0)::bigint`.as("packed_bytes"),
+      sql<number>`coalesce(sum(stored_bytes), 0)::bigint`.as("sent_bytes"),
+    ])
+    .groupBy(["kind", "state"])
+    .execute();
+}

@@ -110,6 +110,12 @@ describe("a failed archive", () => {
     const answer = await retry(id);
     expect([answer.status, answer.body]).toEqual([202, { status: "pending" }]);
     await world.untilArchived(id);
+    // An upload is counted once its row is written.
+    await eventually(async () => {
+      const metrics = await control.app.meter.registry.metrics();
+      for (const outcome of ["complete", "failed"])
+        expect(metrics).toMatch(new RegExp(`vivarium_archive_uploads_total.outcome="${outcome}". [1-9]`));
+    }, WITHIN_MS);
     expect(await retry(id)).toMatchObject({ status: 409, body: { code: "conflict" } });
   });
 

@@ -26,9 +26,11 @@ export async function uploadArchive(deps: ArchiveDeps, id: string, stopping: Abo
     if (packed === "another base") return;
     crashPoint("archive.packed");
     await endUpload(deps, archive, { packed });
+    deps.meter.uploadEnded("complete");
   } catch (error) {
     // The next process continues.
     if (stopping.aborted) throw error;
+    deps.meter.uploadEnded("failed");
     const isFinal = error instanceof NodeError && FINAL.has(error.code ?? "");
     if (!isFinal && archive.tries < LIMITS.archiveAttempts) throw error;
     await endUpload(deps, archive, { error: wordsOf(error) });

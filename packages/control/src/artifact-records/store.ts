@@ -16,3 +16,12 @@ export async function findCaptured(db: Queries, sessionIds: readonly string[]): 
     .execute();
   return new Set(rows.map(({ session_id }) => session_id));
 }
+
+/** Bytes of the files of all organisations' artifacts, before compression. */
+export async function countArtifactBytes(db: Queries): Promise<number> {
+  const { sum } = await db
+    .selectFrom("artifact_files")
+    .select(sql<number>`coalesce(sum(size_bytes), 0)::bigint`.as("sum"))
+    .executeTakeFirstOrThrow();
+  return sum;
+}

@@ -159,6 +159,11 @@ describe("an import", () => {
     const release = hold();
     await importImage({ description: "newer" });
     expect(await until("building")).toMatchObject({ version: "1", versions: ["1"] });
+    await importImage({ name: "waits" });
+    const metrics = await control.app.meter.registry.metrics();
+    for (const state of ["queued", "building"])
+      expect(metrics).toContain(`vivarium_template_builds{state="${state}"} 1\n`);
+    await control.ask("DELETE /v1/templates/waits");
     expect((await create({ template: "deb" })).status).toBe(200);
     const early = await create({ template: "deb@2" });
     expect([early.status, early.body.code, early.body.error]).toEqual([

@@ -1,4 +1,4 @@
-/** Durations of this process's operations and requests, and its refusals of credentials, for Prometheus (docs/operate/metrics.md). */
+/** Durations of this process's operations and requests, its refusals of credentials and its uploads, for Prometheus (docs/operate/metrics.md). */
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -11,6 +11,7 @@ export class Meter {
   readonly #stages: Histogram<"operation" | "stage">;
   readonly #requests: Histogram<"method" | "route" | "status">;
   readonly #wrongCredentials: Counter<"status">;
+  readonly #uploads: Counter<"outcome">;
 
   constructor() {
     const registers = [this.registry];
@@ -35,8 +36,15 @@ export class Meter {
       labelNames: ["status"],
       registers,
     });
+    this.#uploads = new Counter({
+      name: "vivarium_archive_uploads_total",
+      help: "Attempts to store a saved state that have ended; outcome: complete, or failed, which may be tried again",
+      labelNames: ["outcome"],
+      registers,
+    });
     // A rate of a series needs its value from before the first refusal.
     for (const status of ["401", "429"]) this.#wrongCredentials.inc({ status }, 0);
+    for (const outcome of ["complete", "failed"]) this.#uploads.inc({ outcome }, 0);
   }
 
   /** `stages`: the duration of each stage, in milliseconds. */
@@ -52,5 +60,9 @@ export class Meter {
 
   refusedCredential(status: "401" | "429"): void {
     this.#wrongCredentials.inc({ status });
+  }
+
+  uploadEnded(outcome: "complete" | "failed"): void {
+    this.#uploads.inc({ outcome });
   }
 }

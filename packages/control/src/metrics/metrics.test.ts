@@ -112,6 +112,9 @@ test("sessions by state, machines that wait and the pool's disk are as they are 
   expect([started("pool"), started("load")]).toEqual([9, 1]);
   expect(found.get('vivarium_node_disk_bytes{of="free"}')).toBe(whole.disk.free_bytes);
   expect(found.get('vivarium_jobs{kind="artifact_capture",state="active"}')).toBe(0);
+  expect(found.get('vivarium_archives{kind="pause",state="failed"}')).toBe(0);
+  expect(found.get('vivarium_archive_uploads_total{outcome="failed"}')).toBe(0);
+  expect(found.get('vivarium_template_builds{state="queued"}')).toBe(0);
   expect(found.get("process_cpu_seconds_total")).toBeGreaterThan(0);
   control.node.info = whole;
   await control.destroyAll();

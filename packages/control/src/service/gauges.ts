@@ -6,8 +6,10 @@ import { Counter, Gauge, type Registry } from "prom-client";
 import type { NodeState } from "../fleet/node-state.ts";
 import { JOB_KINDS, JOB_STATES } from "../jobs/kinds.ts";
 import { countByState } from "../sessions/store.ts";
+import { countBuilds } from "../templates/build-store.ts";
 import { countVolumes } from "../volumes/store.ts";
 import type { ServiceDeps } from "./deps.ts";
+import { addObjectGauges } from "./object-gauges.ts";
 
 /** States that are counted: destroyed sessions are left out. */
 const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
@@ -69,6 +71,8 @@ export function addGauges({ db, node, nodes, meter, jobs }: ServiceDeps): void {
       for (const { kind, state, count } of counts) this.set({ kind, state }, count);
     },
   });
+  addBuilds(db, registers);
+  addObjectGauges({ db, meter });
   new Gauge({
     name: "vivarium_node_up",
     help: "1 while the node answers; without it, what the node says is left out",
@@ -109,6 +113,21 @@ export function addGauges({ db, node, nodes, meter, jobs }: ServiceDeps): void {
       this.reset();
       if (disk) this.set({ of: "free" }, disk.free_bytes);
       if (disk) this.set({ of: "total" }, disk.total_bytes);
+    },
+  });
+}
+
+function addBuilds(db: ServiceDeps["db"], registers: Registry[]): void {
+  new Gauge({
+    name: "vivarium_template_builds",
+    help: "Builds of templates from images; state: queued waits, building runs",
+    labelNames: ["state"],
+    registers,
+    async collect() {
+      const counts = await countBuilds(db).catch(() => undefined);
+      this.reset();
+      if (counts) this.set({ state: "queued" }, counts.queued);
+      if (counts) this.set({ state: "building" }, counts.building);
     },
   });
 }

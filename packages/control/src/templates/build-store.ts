@@ -69,6 +69,18 @@ export async function findNextQueued(db: Queries): Promise<string | undefined> {
   return rows[0]?.id;
 }
 
+/** Builds of all organisations that wait or run. */
+export async function countBuilds(db: Queries): Promise<{ queued: number; building: number }> {
+  return await db
+    .selectFrom("template_builds")
+    .select([
+      sql<number>`(count(*) filter (where state = 'queued'))::int`.as("queued"),
+      sql<number>`(count(*) filter (where state = 'building'))::int`.as("building"),
+    ])
+    .where("state", "in", ["queued", "building"])
+    .executeTakeFirstOrThrow();
+}
+
 /** Without a scope, for background work. */
 export async function findBuildById(db: Queries, id: string): Promise<BuildRow | undefined> {
   const { rows } = await sql<BuildRow>`
