@@ -78,6 +78,7 @@ test("archives by kind and state, their bytes, and those of artifacts are the su
 
 test("a database that does not answer leaves the figures out, and is no zero", async () => {
   const away = openDatabase({ url: await createDatabase(), log: silentLog });
+  expect(await read(away)).toContain("vivarium_artifact_bytes 0");
   await away.destroy();
   const lines = await read(away);
   expect(lines.filter((line) => /^vivarium_(archive|artifact)_?\w*(bytes|s)[ {]/.test(line))).toEqual([]);
