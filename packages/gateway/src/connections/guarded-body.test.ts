@@ -14,7 +14,7 @@ const needles = new Needles(formsOf(SECRET));
 const BEHIND = 6 * needles.longest;
 
 /** A body of an answer to a guest that takes everything, and the count of what was passed on. */
-function body(share: SessionShare) {
+function body(share: Pick<SessionShare, "search">) {
   const passed = { bytes: 0, isHit: false };
   const to = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -69,6 +69,23 @@ test("a long beginning of the secret before a silence ends the body, so that no 
   await vi.waitFor(() => expect(passed).toEqual({ bytes: "begins ".length, isHit: true }), {
     timeout: 30_000,
   });
+});
+
+test("chunks that are searched one within the other begin one silence", () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    let first: (() => void) | undefined;
+    const search = (_bytes: number, work: () => void) => {
+      if (first) work();
+      else first = work;
+    };
+    const { guarded } = body({ search });
+    for (const chunk of ["one", "two"]) guarded.write(chunk);
+    first?.();
+    expect(vi.getTimerCount()).toBe(1);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("bytes behind such a beginning are dropped, also those that complete the secret", async () => {

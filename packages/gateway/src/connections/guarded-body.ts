@@ -72,6 +72,8 @@ export class GuardedBody extends Writable {
       else if (scan.isGuess) this.#cut(scan.cut());
     };
     done();
+    // The next chunk may have been searched within this call: only the latest silence counts.
+    clearTimeout(this.#early);
     if (this.writableLength === 0) this.#early = setTimeout(guard(early), EARLY_MS);
   }
 

@@ -26,7 +26,10 @@ export class EgressLog {
   #lost = 0;
   #sessions = new Set<string>();
 
-  /** Merges equal refusals and DNS questions, and equal requests of a minute, into one line. An allowed connection has a line of its own. */
+  /**
+   * Merges equal refusals and DNS questions, and equal requests of a minute, into one line. An allowed connection has a line of
+   * its own.
+   */
   add(entry: EgressEntry): void {
     const key = this.#keyOf(entry);
     const alike = this.#lines.get(key);
