@@ -106,7 +106,7 @@ const injected = () => world.origin.received.flatMap((request) => valuesIn(reque
 
 test("a credential that control sent is injected, and once its revocation is confirmed its sockets are closed", async () => {
   expect(await renew(1)).toEqual([SESSION]);
-  expect(await put(active())).toEqual({ status: 200, body: { version } });
+  expect(await put(active())).toEqual({ status: 200, body: { version, is_leased: true } });
   await expect.poll(async () => (await world.ask()).status).toBe(200);
   expect(injected()[0]).toContain("Bearer sk-live");
   const socket = await world.open();

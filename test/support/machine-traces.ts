@@ -58,11 +58,16 @@ export function machineGroups(): { slot: number; path: string }[] {
 }
 
 /** Host pid of the machine of a session. */
-export function machinePid(dataDir: string, sessionId: string): number {
+export const machinePid = (dataDir: string, sessionId: string): number =>
+  journalEntry(dataDir, sessionId).process.pid;
+
+export const machineSlot = (dataDir: string, sessionId: string): number =>
+  journalEntry(dataDir, sessionId).slot;
+
+function journalEntry(dataDir: string, sessionId: string): { process: { pid: number }; slot: number } {
   const folder = machineFolders(dataDir).find((name) => name.startsWith(`${sessionId}-`));
   if (folder === undefined) throw new Error(`session ${sessionId} has no machine on this host`);
-  const entry = JSON.parse(readFileSync(join(dataDir, "pool/m", folder, "machine.json"), "utf8"));
-  return entry.process.pid;
+  return JSON.parse(readFileSync(join(dataDir, "pool/m", folder, "machine.json"), "utf8"));
 }
 
 export function slotNumbers(owner: string): number[] {

@@ -97,8 +97,14 @@ export function networks(one: OneMachine): void {
             [first - 1, first],
             [first + 1, first + 1],
           ] as const)
-            expect(await put(of(id, given), id)).toEqual({ status: 200, body: { version: known } });
+            expect(await put(of(id, given), id)).toMatchObject({ status: 200, body: { version: known } });
       });
+    });
+
+    test("are answered with a lease once control has sent one", async () => {
+      await renew();
+      const id = randomId();
+      expect(await put(of(id, 1), id)).toEqual({ status: 200, body: { version: 1, is_leased: true } });
     });
 
     test("are requested by a lease if the node lacks their version, and forgotten if it does not list them", async () => {

@@ -10,7 +10,7 @@
  *                                                   the same with other routes: 409. network_unconfirmed likewise
  *   PUT    /v1/connections  ConnectionLease      → 200 ConnectionsWanted. Renews the lease: without it for 20 s the gateway
  *                                                   injects nothing. Sessions that are not listed are forgotten
- *   PUT    /v1/connections/{session_id}           → 200 {version}, once the gateway confirmed it, or at once if no machine of
+ *   PUT    /v1/connections/{session_id}           → 200 ConnectionsKept, once the gateway confirmed it, or at once if no machine of
  *          SessionConnections                       the session is here. An older version than the node's is ignored, and
  *                                                   the answer has the node's. When the gateway cannot confirm within 5 s:
  *                                                   network_unconfirmed; it is kept. Held in memory alone: a new process
@@ -54,8 +54,8 @@ export const ConnectionLease = z.object({
 });
 export type ConnectionLease = z.infer<typeof ConnectionLease>;
 
-/** The version of a session's Connections that the node has. */
-export const ConnectionsKept = z.object({ version: z.int().min(1) });
+/** The version of a session's Connections that the node has, and whether it has a lease for its gateway, too. */
+export const ConnectionsKept = z.object({ version: z.int().min(1), is_leased: z.boolean() });
 export type ConnectionsKept = z.infer<typeof ConnectionsKept>;
 
 /** Those of which the node has another version: none, an older one, or a newer one. */

@@ -1,5 +1,5 @@
 /** Connections of sessions at the fake node: in force at once, in memory alone, forgotten when the node goes down. */
-import { ConnectionLease, SessionConnections } from "@vivarium/contract/node";
+import { ConnectionLease, type ConnectionsKept, SessionConnections } from "@vivarium/contract/node";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
@@ -20,13 +20,14 @@ export async function putConnections(
   state: NodeState,
   sessionId: string,
   body: unknown,
-): Promise<{ version: number }> {
+): Promise<ConnectionsKept> {
   const sent = valid(SessionConnections.safeParse(body));
   if (sent.session_id !== sessionId)
     throw new Refusal("invalid", "session_id: it is another session than that of the path");
   await state.onConnections(sent);
   const known = state.connections.get(sessionId);
-  if (known && known.version >= sent.version) return { version: known.version };
+  const is_leased = state.leases.length > 0;
+  if (known && known.version >= sent.version) return { version: known.version, is_leased };
   state.connections.set(sessionId, sent);
-  return { version: sent.version };
+  return { version: sent.version, is_leased };
 }

@@ -4,7 +4,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { isActive } from "../sessions/state.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { ConnectionDeps } from "./deps.ts";
-import { pushConnections } from "./push.ts";
+import { putInForce } from "./put-in-force.ts";
 
 /**
  * Resolves once everything that used an older credential is closed. Of a paused session the node has nothing. If the node
@@ -15,7 +15,7 @@ export async function confirmed(deps: ConnectionDeps, sessionId: string): Promis
   const session = await findSessionById(deps.db, sessionId);
   if (!session || (!isActive(session.state) && session.op === null)) return;
   try {
-    await pushConnections(deps, sessionId);
+    await putInForce(deps, sessionId);
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     deps.log.warn(

@@ -9,7 +9,21 @@ import { listBoundWithMachine } from "./store.ts";
 /** Concurrent calls to the node. */
 const AT_ONCE = 8;
 
-export async function keepLease(deps: PushDeps): Promise<void> {
+export function keepLease(deps: PushDeps): Promise<void> {
+  const running = renewals.get(deps.nodes);
+  if (running !== undefined) return running;
+  const renewal = renew(deps).finally(() => renewals.delete(deps.nodes));
+  renewals.set(deps.nodes, renewal);
+  return renewal;
+}
+
+/**
+ * One renewal at a time: the node takes a session from the gateway whose newest version it does not have by the second
+ * one.
+ */
+const renewals = new WeakMap<PushDeps["nodes"], Promise<void>>();
+
+async function renew(deps: PushDeps): Promise<void> {
   const wanted = await deps.nodes.leaseConnections({ sessions: await listBoundWithMachine(deps.db) });
   const failures: unknown[] = [];
   const next = wanted.values();

@@ -13,16 +13,20 @@ import { openHeader } from "./seal.ts";
 
 export type PushDeps = Pick<ConnectionDeps, "db" | "nodes" | "keyring">;
 
-/** Resolves once the node, and its gateway where a machine runs, have the newest Connections of the session. */
-export async function pushConnections(deps: PushDeps, sessionId: string): Promise<void> {
+/**
+ * Resolves once the node, and its gateway where a machine runs, have the newest Connections of the session. The gateway
+ * uses them under a lease alone: see `putInForce`.
+ */
+export async function pushConnections(deps: PushDeps, sessionId: string): Promise<{ isLeased: boolean }> {
   let opened = await readOpened(deps, sessionId);
   while (opened) {
-    const known = await deps.nodes.putConnections(opened);
-    if (known <= opened.version) return;
-    await overtake(deps, sessionId, known);
+    const { version, is_leased } = await deps.nodes.putConnections(opened);
+    if (version <= opened.version) return { isLeased: is_leased };
+    await overtake(deps, sessionId, version);
     opened = await readOpened(deps, sessionId);
   }
   // An ended session has no credentials any more: its machine is removed, and the next lease does not list it.
+  return { isLeased: true };
 }
 
 /**
@@ -43,11 +47,6 @@ async function readOpened(deps: PushDeps, sessionId: string): Promise<SessionCon
       return session && { session, rows: await listConnections(tx, [sessionId]) };
     });
   return found && (await open(deps, found.session, found.rows));
-}
-
-/** Before a machine starts, so that it is not live without its Connections. */
-export async function pushBeforeStart(deps: PushDeps, session: SessionRow): Promise<void> {
-  if (session.ca_certificate !== null) await pushConnections(deps, session.id);
 }
 
 async function open(

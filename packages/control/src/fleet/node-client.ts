@@ -125,10 +125,10 @@ export class NodeClient {
    * Answers once the gateway has them, if a machine of the session runs, with the version that the node has: a newer one if it
    * had that. Hazard: the body has credentials in the clear.
    */
-  async putConnections(connections: SessionConnections): Promise<number> {
+  async putConnections(connections: SessionConnections): Promise<ConnectionsKept> {
     const signal = AbortSignal.timeout(NETWORK_MS);
     const answer = await this.#send("PUT", `connections/${connections.session_id}`, signal, connections);
-    return parseAnswer(ConnectionsKept, answer).version;
+    return parseAnswer(ConnectionsKept, answer);
   }
 
   /** Renews the lease of all Connections. Resolves to the sessions of which the node has another version. */

@@ -1,7 +1,7 @@
 /** Starts a machine of a session on its node, with all that the node keeps in memory alone. */
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { withSnapshot } from "../archive-records/fetch.ts";
-import { pushBeforeStart } from "../connections/push.ts";
+import { putInForceBeforeStart } from "../connections/put-in-force.ts";
 import { openStateKey } from "../secrets/state-key.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
@@ -14,7 +14,7 @@ export async function startMachineOf(
   session: SessionRow,
   { machineId, spec, signal }: { machineId: string; spec: StartSpec; signal: AbortSignal },
 ): Promise<MachineStatus> {
-  await pushBeforeStart(deps, session);
+  await putInForceBeforeStart(deps, session);
   const stateKey = await openStateKey(deps.keyring, session);
   return await withSnapshot(deps, spec.snapshot_id, signal, () =>
     deps.nodes.startMachine(machineId, spec, signal, stateKey),

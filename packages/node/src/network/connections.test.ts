@@ -236,6 +236,14 @@ it("a lease that was composed before a session was sent, and comes after it, doe
 });
 
 describe("a new process of the node", () => {
+  it("has no lease before control's first one, nor once that is over", () => {
+    expect(connections.isLeased).toBe(false);
+    renew({});
+    expect(connections.isLeased).toBe(true);
+    vi.advanceTimersByTime(20_000);
+    expect(connections.isLeased).toBe(false);
+  });
+
   it("sends no list before its first lease, so that the gateway keeps what it has", () => {
     start("a");
     const gateway = connect();

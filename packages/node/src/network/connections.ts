@@ -12,6 +12,9 @@ const CONFIRM_MS = 5_000;
 /** Without a machine a session's credentials are kept for this long after control last sent or listed them. */
 const KEEP_MS = 30_000;
 
+/** As long as a gateway's lease. */
+const LEASE_MS = 20_000;
+
 /** A lease may have been composed this long before it arrives: it does not list a session that was sent meanwhile. */
 const COMPOSED_MS = 10_000;
 
@@ -89,6 +92,11 @@ export class Connections {
     }
     this.stream.send();
     return others;
+  }
+
+  /** Without a lease of control's the gateway injects nothing. */
+  get isLeased(): boolean {
+    return this.#lease !== undefined && performance.now() - this.#lease.at < LEASE_MS;
   }
 
   /** Call when a slot got a machine, or lost its machine. */

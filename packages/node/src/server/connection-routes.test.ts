@@ -117,8 +117,8 @@ it("go from control to the gateway, and the answer waits for its confirmation", 
   await startMachine();
   const lines = await connectGateway();
   expect(await renew(4)).toEqual({ status: 200, body: { session_ids: [SESSION] } });
-  expect(await putSession(bodyOf(4))).toEqual({ status: 200, body: { version: 4 } });
-  expect(await putSession(bodyOf(3))).toEqual({ status: 200, body: { version: 4 } });
+  expect(await putSession(bodyOf(4))).toEqual({ status: 200, body: { version: 4, is_leased: true } });
+  expect(await putSession(bodyOf(3))).toEqual({ status: 200, body: { version: 4, is_leased: true } });
   expect(await renew(4)).toEqual({ status: 200, body: { session_ids: [] } });
   await expect.poll(() => lines.filter(({ type }) => type === "lease").length).toBe(2);
   expect(lines.map(({ type }) => type)).toEqual(["only", "session", "lease", "lease"]);

@@ -44,7 +44,8 @@ export function registerNetworkRoutes(
     const connections = parse(SessionConnections, request.body);
     if (connections.session_id !== session_id)
       throw new NodeError("invalid", "session_id: it is another session than that of the path");
-    return { version: await network.connections.put(connections) };
+    const version = await network.connections.put(connections);
+    return { version, is_leased: network.connections.isLeased };
   });
 
   server.get("/v1/network/report", (request) =>
