@@ -235,7 +235,10 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         ),
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
         every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
-        every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () => endRequestsOfEnded(parts).catch(() => undefined)),
+        every(Math.min(ENDED_CREDENTIALS_MS, tickMs), async () => parts.openRequests.endExpired()),
+        every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () =>
+          endRequestsOfEnded(parts).catch(logEndedFailure(log)),
+        ),
         every(Math.min(REWRAP_MS, tickMs * 5), () => runPart(parts, "rewrap data keys", rewrapAll)),
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, async () => {
@@ -423,6 +426,14 @@ function logPublishFailure(log: Log): (err: unknown) => void {
   return (err) => {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
     else log.warn({ err }, "events could not be published yet; will retry");
+  };
+}
+
+function logEndedFailure(log: Log): (err: unknown) => void {
+  return (err) => {
+    if (isStoreUnavailable(err))
+      log.debug({ err }, "revoked credentials are looked for once the database answers");
+    else log.warn({ err }, "open requests of revoked credentials could not be ended yet; will retry");
   };
 }
 

@@ -3,11 +3,13 @@ import { expect, test } from "vitest";
 import type { Principal } from "../access/principal.ts";
 import { OpenRequests, trackOpenRequests } from "./open-requests.ts";
 
+const KEY_A = { credentialId: "key_a", expiresAt: null };
+
 test("a request that is over is not kept, nor is its credential", async () => {
   const open = new OpenRequests();
   const ended: string[] = [];
-  const [first, second] = ["first", "second"].map((name) => open.add("key_a", () => ended.push(name)));
-  open.add("key_b", () => ended.push("other"));
+  const [first, second] = ["first", "second"].map((name) => open.add(KEY_A, () => ended.push(name)));
+  open.add({ ...KEY_A, credentialId: "key_b" }, () => ended.push("other"));
   first?.isOver();
   open.endOf("key_a");
   expect(ended).toEqual(["second"]);
@@ -18,10 +20,24 @@ test("a request that is over is not kept, nor is its credential", async () => {
 test("the one request that ends its own credential is left", () => {
   const open = new OpenRequests();
   const ended: string[] = [];
-  const own = open.add("key_a", () => ended.push("own"));
-  open.add("key_a", () => ended.push("other"));
+  const own = open.add(KEY_A, () => ended.push("own"));
+  open.add(KEY_A, () => ended.push("other"));
   open.endOf("key_a", own);
   expect(ended).toEqual(["other"]);
+});
+
+test("requests end when the time of their credential is over, and no others", () => {
+  const open = new OpenRequests();
+  const ended: string[] = [];
+  const add = (name: string, expiresAt: Date | null) =>
+    open.add({ credentialId: name, expiresAt }, () => ended.push(name));
+  add("never", null);
+  add("now", new Date(1_000));
+  add("later", new Date(1_001));
+  open.endExpired(999);
+  expect(ended).toEqual([]);
+  open.endExpired(1_000);
+  expect(ended).toEqual(["now"]);
 });
 
 test("requests over a real connection are over once they are answered", async () => {
@@ -29,7 +45,7 @@ test("requests over a real connection are over once they are answered", async ()
   const server = fastify();
   server.decorateRequest("principal", null);
   server.addHook("onRequest", async (request) => {
-    request.principal = { credentialId: "key_a" } as Principal;
+    request.principal = KEY_A as Principal;
   });
   trackOpenRequests(server, { openRequests: open });
   const during: string[][] = [];

@@ -1,4 +1,4 @@
-/** Ends the open requests of keys and tokens that expired, or were revoked through another process. */
+/** Ends the open requests of keys and tokens that were revoked through another process, or have expired by the database's clock. */
 import { listValidKeys, listValidTokens } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import type { OpenRequests } from "../http/open-requests.ts";

@@ -4,7 +4,10 @@ import { randomId } from "@vivarium/kit/id";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Ask, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
 import { connect } from "../../test-support/terminal-client.ts";
+import { createApp } from "../app.ts";
 
 /** Seconds of a token that expires in a test: what it opens before is open by then. */
 const SHORT_S = Math.ceil(3 * SLOWNESS);
@@ -249,11 +252,11 @@ test("whoami and the audit log name the token by its hash", async () => {
 });
 
 /** A terminal and a tunnel of a new token. One that expires before both are open, on a busy host, is followed by one for longer. */
-async function openedFor(ttl_seconds: number) {
+async function openedFor(ttl_seconds: number, at: Control = control) {
   for (let seconds = ttl_seconds; ; seconds *= 2) {
     const made = await tokenFor({ ttl_seconds: seconds });
     const attempts = ["pty", "tunnel?port=22"].map((path) => {
-      const client = connect(control, `/v1/sessions/${session}/${path}`, { key: made.token });
+      const client = connect(at, `/v1/sessions/${session}/${path}`, { key: made.token });
       // A connection that is cut before it is open is never refused.
       const cut = client.closed.then(() => Promise.reject(new Error("it was cut")));
       return Promise.race([client.opened(), cut]);
@@ -284,4 +287,21 @@ describe.each([
     expect(await Promise.all(open.map(({ closed }) => closed))).toEqual([1008, 1008]);
     await eventually(async () => expect(await statusOf(`GET /v1/sessions/${session}`, token)).toBe(401));
   });
+});
+
+test("when a token expires while the database is away, its terminal and tunnel are closed", async () => {
+  const line = new DatabaseLine(control.settings.databaseUrl);
+  await line.restore();
+  const app = await createApp({ ...control.settings, databaseUrl: line.url }, silentLog);
+  try {
+    app.startSweeps();
+    await app.server.listen({ host: "127.0.0.1", port: 0 });
+    const at: Control = Object.assign(Object.create(control), { app });
+    const { open } = await openedFor(SHORT_S, at);
+    await line.sever();
+    expect(await Promise.all(open.map(({ closed }) => closed))).toEqual([1008, 1008]);
+  } finally {
+    await app.close();
+    await line.close();
+  }
 });
