@@ -146,7 +146,10 @@ async function write(
   await copyKeys(layout.controlDir, path.join(dir, KEYS_DIR));
   if (foreignKek(config, layout) === undefined) {
     const name = path.basename(config.childEnv.VIV_KEK_FILE || "kek");
-    const removed = await addEarlierKeks(path.join(dir, KEYS_DIR, name), path.join(dir, EARLIER_KEYS_DIR, name));
+    const removed = await addEarlierKeks(
+      path.join(dir, KEYS_DIR, name),
+      path.join(dir, EARLIER_KEYS_DIR, name),
+    );
     if (removed.length > 0)
       terminal.note(
         `viv: the backup has keys that were removed from ${name} meanwhile, as its rows may need them: ${removed.join(", ")}`,

@@ -12,7 +12,9 @@ import type { Layout } from "../supervisor/layout.ts";
 const HEADS_FILE = "heads.json";
 
 /** For a service that does not run. Returns where the file is now; undefined if there was none. */
-export async function moveHeadsAside({ controlDir }: Pick<Layout, "controlDir">): Promise<string | undefined> {
+export async function moveHeadsAside({
+  controlDir,
+}: Pick<Layout, "controlDir">): Promise<string | undefined> {
   const dir = path.join(controlDir, "audit");
   const aside = `${HEADS_FILE}.before-restore-${new Date().toISOString().replaceAll(/\D/g, "").slice(0, 14)}`;
   try {
