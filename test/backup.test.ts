@@ -1,7 +1,7 @@
 /** A backup under use: rows, keys and saved states of one instant, from a real database and files that are deleted meanwhile. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import {
   mkdir,
   mkdtemp,
@@ -24,6 +24,7 @@ import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { backUp } from "../packages/cli/src/backup/back-up.ts";
 import type { BackupManifest } from "../packages/cli/src/backup/manifest.ts";
+import { putRows } from "../packages/cli/src/backup/put-rows.ts";
 import { restoreBackup } from "../packages/cli/src/backup/restore.ts";
 import { beginRestore, moveAside, takeBackUnfinished } from "../packages/cli/src/backup/restore-journal.ts";
 import { readConfig } from "../packages/cli/src/config.ts";
@@ -275,6 +276,30 @@ test("keys that are elsewhere than what is saved are named", async () => {
   };
   expect(await noteOf("/etc/vivarium/kek")).toBe(true);
   expect(await noteOf(join(dataDir, "control/kek"))).toBe(false);
+});
+
+test("a key that is removed after the rows were read is in the backup, before the one that seals", async () => {
+  const keyOf = (number: number) => `kek_${number}:${String(number).repeat(43)}`;
+  const kek = join(dataDir, "control/kek");
+  await writeFile(kek, `# keys\n${keyOf(1)},${keyOf(2)}\n${keyOf(3)}\n`);
+  const config = readConfig({ VIV_DATA_DIR: dataDir, DATABASE_URL: url });
+  notes.length = 0;
+  const note = (line: string) => {
+    notes.push(line);
+    if (line.includes("rows are saved")) writeFileSync(kek, `# keys\n${keyOf(3)}\n${keyOf(4)}\n`);
+  };
+  const file = join(folder, "b.tar.zst");
+  const parts = { savedState: false, volumes: false, artifacts: false, signal: NEVER };
+  await backUp({ config, terminal: { note } as never }, file, parts);
+  const { stdout } = await run("tar", ["--zstd", "-xOf", file, "control/kek"]);
+  const lines = stdout.split("\n").filter((line) => !line.startsWith("#"));
+  expect(lines).toEqual([keyOf(1), keyOf(2), keyOf(3), keyOf(4), ""]);
+  expect(notes.join("\n")).toContain("removed from kek meanwhile, as its rows may need them: kek_1, kek_2");
+  expect((await contentsOf(file)).filter((name) => name.startsWith("control"))).toEqual([
+    "control/",
+    "control/kek",
+    "control/pepper",
+  ]);
 });
 
 test("a link in the directory of keys, which control's user may have made, is not followed", async () => {
@@ -716,6 +741,45 @@ test("an undone restore into a directory without data leaves none", async () => 
   await takeBackUnfinished(layout);
   expect(await readdir(layout.dataDir)).toEqual(["postgres"]);
   expect(await readdir(layout.postgresDir)).toEqual([]);
+});
+
+test("rows of before that are put back move the kept heads of the audit log aside, and only then", async () => {
+  await save(join(folder, "b.tar.zst"), false);
+  const [control, otherUrl] = [join(folder, "other/control"), await createEmptyDatabase()];
+  await mkdir(join(control, "audit"), { recursive: true });
+  await run("tar", ["--zstd", "-xf", join(folder, "b.tar.zst"), "-C", control, "database.jsonl"]);
+  const rows = join(control, "rows-0017-20270301T093000123.jsonl");
+  await rename(join(control, "database.jsonl"), rows);
+  const heads = join(control, "audit/heads.json");
+  await writeFile(heads, "of later rows");
+  const child = vivThere(otherUrl, "restore-backup", "--force", rows);
+  const [[code], out] = await Promise.all([once(child, "close"), text(child.stdout), text(child.stderr)]);
+  const [aside = "", ...others] = await readdir(join(control, "audit"));
+  expect([code, others]).toEqual([0, []]);
+  expect(aside).toMatch(/^heads\.json\.before-restore-\d{14}$/);
+  expect(await readFile(join(control, "audit", aside), "utf8")).toBe("of later rows");
+  expect(out).toContain(`the audit log's heads of before are in ${join(control, "audit", aside)}`);
+
+  const config = readConfig({ VIV_DATA_DIR: join(folder, "other"), DATABASE_URL: otherUrl });
+  const { schema } = JSON.parse((await readFile(rows, "utf8")).split("\n", 1).join());
+  await writeFile(heads, "of these rows");
+  expect(await putRows(config, rows, { keepAside: "update", unlessSchemaIs: schema })).toBeUndefined();
+  expect(await readFile(heads, "utf8")).toBe("of these rows");
+  await rm(heads);
+  expect(await putRows(config, rows, { keepAside: "update" })).not.toHaveProperty("heads");
+});
+
+test("kept heads are not moved through a link of control's user, and the error says that the rows are back", async () => {
+  await save(join(folder, "b.tar.zst"), false);
+  await run("tar", ["--zstd", "-xf", join(folder, "b.tar.zst"), "-C", folder, "database.jsonl"]);
+  await mkdir(join(folder, "elsewhere"));
+  await writeFile(join(folder, "elsewhere/heads.json"), "of root");
+  await symlink(join(folder, "elsewhere"), join(dataDir, "control/audit"));
+  const config = readConfig({ VIV_DATA_DIR: dataDir, DATABASE_URL: url });
+  await expect(putRows(config, join(folder, "database.jsonl"), { keepAside: "restore" })).rejects.toThrow(
+    "the rows are back, but",
+  );
+  expect(await readdir(join(folder, "elsewhere"))).toEqual(["heads.json"]);
 });
 
 test("the rows of a backup are those of the database", async () => {

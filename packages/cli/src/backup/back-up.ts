@@ -14,6 +14,7 @@ import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts"
 import { type Members, pack, readFirst } from "./archive.ts";
 import { databasePlace } from "./database.ts";
 import { dumpWithParts, nameOfArtifact } from "./dump-with-parts.ts";
+import { addEarlierKeks } from "./earlier-keks.ts";
 import {
   type BackupManifest,
   differences,
@@ -32,6 +33,9 @@ import { buildsOf } from "./saved-state.ts";
 import { withAddress, withPool } from "./source.ts";
 import { makeStaging } from "./staging.ts";
 import { sumsBelow } from "./sums.ts";
+
+/** Keys as they were before the rows were read; no part of the archive. */
+const EARLIER_KEYS_DIR = "control.earlier";
 
 interface BackupOptions {
   savedState: boolean;
@@ -66,6 +70,7 @@ export async function backUp(
       );
     await using beside = artifacts && objectsDir ? await keptBeside(config.dataDir, objectsDir) : undefined;
     const objects = beside && { dir: beside.of, target: beside.dir };
+    await copyKeys(layout.controlDir, path.join(staging.dir, EARLIER_KEYS_DIR));
     const { head, missing } = await withAddress({ layout, place, isHeld, command }, (url) =>
       dumpWithParts(url, {
         dir: staging.dir,
@@ -139,6 +144,17 @@ async function write(
   const { head, savedState, present, missing } = facts;
   const { snapshots, volumes, artifacts } = present;
   await copyKeys(layout.controlDir, path.join(dir, KEYS_DIR));
+  if (foreignKek(config, layout) === undefined) {
+    const name = path.basename(config.childEnv.VIV_KEK_FILE || "kek");
+    const removed = await addEarlierKeks(
+      path.join(dir, KEYS_DIR, name),
+      path.join(dir, EARLIER_KEYS_DIR, name),
+    );
+    if (removed.length > 0)
+      terminal.note(
+        `viv: the backup has keys that were removed from ${name} meanwhile, as its rows may need them: ${removed.join(", ")}`,
+      );
+  }
   const members = await membersOf(layout, { dir, objects }, present);
   terminal.note(
     `viv: computing the sums of ${snapshots.length} saved states, ${volumes.length} volumes, ${artifacts.length} artifacts and the rest`,

@@ -7,12 +7,15 @@ import { layoutOf, makeBaseDirs } from "../supervisor/layout.ts";
 import { takeUnserved } from "../supervisor/lock.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
+import { moveHeadsAside } from "./kept-heads.ts";
 import { loadRows } from "./rows.ts";
 
 export interface PutRows {
   rows: number;
   /** Name of the schema that the tables of before have now. */
   aside?: string;
+  /** File with the heads of the audit log that were kept before. */
+  heads?: string;
 }
 
 /** Undefined, and nothing changed, with `unlessSchemaIs` of the database's schema. */
@@ -22,7 +25,17 @@ export async function putRows(
   { keepAside, unlessSchemaIs }: { keepAside: "restore" | "update"; unlessSchemaIs?: number },
 ): Promise<PutRows | undefined> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
-  return await withDatabase(config, command, (url) => loadRows(url, file, { keepAside, unlessSchemaIs }));
+  return await withDatabase(config, command, async (url) => {
+    const put = await loadRows(url, file, { keepAside, unlessSchemaIs });
+    if (!put) return undefined;
+    const heads = await moveHeadsAside(layoutOf(config.dataDir));
+    return { ...put, ...(heads !== undefined && { heads }) };
+  });
+}
+
+/** Continues a sentence. */
+export function wordsOnHeads({ heads }: PutRows): string {
+  return heads === undefined ? "" : `; the audit log's heads of before are in ${heads}`;
 }
 
 async function withDatabase<T>(

@@ -1,6 +1,6 @@
 /** `viv restore-backup`: puts a backup into a data directory whose service does not run. */
 import path from "node:path";
-import { putRows } from "../backup/put-rows.ts";
+import { putRows, wordsOnHeads } from "../backup/put-rows.ts";
 import { restoreBackup } from "../backup/restore.ts";
 import { takeBackUnfinished } from "../backup/restore-journal.ts";
 import { CliError, UsageError } from "../cli-error.ts";
@@ -82,5 +82,5 @@ async function restoreRows(call: Call, file: string, force: boolean): Promise<vo
   const { config } = await withConfigInForce(call);
   const put = await putRows(config, file, { keepAside: "restore" });
   const kept = put?.aside === undefined ? "" : `; the tables of before are in the schema ${put.aside}`;
-  call.print(put, () => `put ${put?.rows} rows back${kept}`);
+  call.print(put, () => `put ${put?.rows} rows back${kept}${put ? wordsOnHeads(put) : ""}`);
 }

@@ -4,7 +4,7 @@ import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { identify } from "@vivarium/kit/process-identity";
-import { putRows } from "../backup/put-rows.ts";
+import { putRows, wordsOnHeads } from "../backup/put-rows.ts";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
@@ -117,7 +117,7 @@ async function putSavedRowsBack(config: CliConfig, since: string): Promise<strin
   const schema = schemaOf(file);
   const put = await putRows(config, file, { keepAside: "update", unlessSchemaIs: schema });
   if (!put) return undefined;
-  return `${put.rows} rows of before the update are back (schema ${schema}); those of the update are in the schema ${put.aside} of the database`;
+  return `${put.rows} rows of before the update are back (schema ${schema}); those of the update are in the schema ${put.aside} of the database${wordsOnHeads(put)}`;
 }
 
 /**
