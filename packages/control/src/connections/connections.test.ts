@@ -513,6 +513,34 @@ describe("what the gateway reports", () => {
   });
 });
 
+test("a credential that was bound while the session ended is destroyed with it", async () => {
+  const id = await bound();
+  const other = await control.sql.connect();
+  try {
+    await other.query("begin");
+    await other.query("select from sessions where id = $1 for update", [id]);
+    await other.query(
+      `insert into connections (session_id, name, host, seq, auth_type, header_name, methods, paths, expires_at, sealed)
+       select session_id, 'late', 'late.example.com', seq + 1, auth_type, header_name, methods, paths, expires_at, sealed
+       from connections where session_id = $1`,
+      [id],
+    );
+    const ended = control.ask(`DELETE /v1/sessions/${id}`);
+    await eventually(async () => {
+      const { rows } = await other.query("select from pg_locks where not granted");
+      expect(rows.length).toBeGreaterThan(0);
+    });
+    await other.query("commit");
+    expect((await ended).status).toBe(204);
+    await eventually(async () => {
+      const { rows } = await other.query("select sealed from connections where session_id = $1", [id]);
+      expect(rows).toEqual([{ sealed: null }, { sealed: null }]);
+    });
+  } finally {
+    other.release();
+  }
+});
+
 describe("inheritance", () => {
   test("a fork is 409 while a Connection is active; its children have none, and trust no authority", async () => {
     const id = await bound();

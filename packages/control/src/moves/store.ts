@@ -110,7 +110,20 @@ export async function savePauseDetail(db: Queries, id: string, detail: string): 
   return numUpdatedRows > 0n;
 }
 
+/** A change that held the row's lock while the session ended may have sealed something that the end did not see. */
+async function shredLate(db: Queries, id: string): Promise<void> {
+  const ended = db.selectFrom("sessions").select("id").where("id", "=", id).where("ended_at", "is not", null);
+  await db
+    .updateTable("connections")
+    .set({ sealed: null })
+    .where("session_id", "in", ended)
+    .where("sealed", "is not", null)
+    .execute();
+  await db.deleteFrom("sealed_values").where("session_id", "in", ended).execute();
+}
+
 export async function markReleased(db: Queries, id: string): Promise<void> {
+  await shredLate(db, id);
   await db
     .updateTable("sessions")
     .set({ machine_released_at: sql<Date>`now()` })

@@ -7,6 +7,7 @@ import { type Control, eventually, KEKS, startControl } from "../../test-support
 import { silentLog } from "../../test-support/database.ts";
 import { createApp } from "../app.ts";
 import { type KekSource, readKeks } from "./kek-source.ts";
+import { KEY_TABLES } from "./store.ts";
 
 const keyOf = (letter: string) => Buffer.alloc(32, letter).toString("base64url");
 const PATH = "/v1/admin/keys/rotate";
@@ -134,6 +135,9 @@ describe("a start is refused", () => {
   });
 });
 
+const countSealed = async (at: Control, table: string): Promise<number> =>
+  (await at.sql.query(`select from ${table} where kek_id is not null`)).rowCount ?? 0;
+
 test("after the statements of the operator's page for a key that is lost, the service starts", async () => {
   const lost = await startControl({ kekSource: { kind: "text", text: `kek_1:${keyOf("a")}` } });
   try {
@@ -147,9 +151,23 @@ test("after the statements of the operator's page for a key that is lost, the se
        from sessions where id = $1`,
       [id],
     );
+    const credential = { name: "one", registry_host: "registry.example.com", username: "sam", secret: "canary" };
+    expect((await lost.ask("POST /v1/registry-credentials", { body: credential })).status).toBe(201);
+    await lost.sql.query(
+      `with key as (select org_id, kek_id, data_key from sessions where id = $1),
+       space as (insert into archive_spaces (id, org_id, owner, kek_id, data_key) select 'space', org_id, $1, kek_id, data_key from key returning id)
+       insert into archives (id, org_id, space_id, kind, snapshot_id, session_id, kek_id, data_key)
+       select 'archive', org_id, 'space', 'pause', 'snapshot', $1, kek_id, data_key from key`,
+      [id],
+    );
+    const sealed = await Promise.all(KEY_TABLES.map((table) => countSealed(lost, table)));
+    expect(sealed.every((count) => count > 0)).toBe(true);
     const page = readFileSync("docs/operate/secrets.md", "utf8");
-    const [, statements = ""] = /`(update sessions set kek_id[^`]*)`/.exec(page) ?? [];
+    const [, statements = ""] = /`(update\ssessions\sset\skek_id[^`]*)`/.exec(page) ?? [];
     await lost.sql.query(statements);
+    expect(await Promise.all(KEY_TABLES.map((table) => countSealed(lost, table)))).toEqual(
+      KEY_TABLES.map(() => 0),
+    );
     const kekSource: KekSource = { kind: "text", text: `kek_1:${keyOf("z")}` };
     const app = await createApp({ ...lost.settings, kekSource }, silentLog);
     await app.close();

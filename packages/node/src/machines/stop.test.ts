@@ -72,7 +72,7 @@ const isTaken = async () => (await slotsOf(dataDir)).some(({ number }) => number
 
 async function expectNothingLeft(): Promise<void> {
   expect([group, machineDir(dataDir, ID), `/run/netns/${slot.netns}`].filter(existsSync)).toEqual([]);
-  // What is prepared ahead may take the freed slot at once.
+  // The pool may take the freed slot for a namespace that it prepares.
   await deps.namespaces.close();
   await expect.poll(() => slotsOf(dataDir)).toEqual([]);
 }
