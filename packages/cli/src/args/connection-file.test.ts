@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { UsageError } from "../cli-error.ts";
 import { readConnectionFiles } from "./connection-file.ts";
 
 let folder: string;
@@ -45,11 +46,22 @@ test.each([
   ["no secret", connection(undefined), "no place of one"],
   ["a secret in two places", connection({ env: "KEY", file: "x" }), "no place of one"],
   ["a place of another kind", connection({ vault: "x" }), "no place of one"],
-  ["a variable that is not set", connection({ env: "NONE" }), "has no variable NONE"],
+  ["a variable that is not set", connection({ env: "NONE" }), 'no variable of the name in "env"'],
   ["a file that is not there", connection({ file: "/nowhere/key" }), "cannot read /nowhere/key"],
 ])("%s is refused", async (_what, content, message) => {
   await expect(read(content)).rejects.toThrow(message);
 });
+
+test.each(["ghp_aSecretInPlaceOfAName", "sk-aSecretInPlaceOfAName"])(
+  "a secret in the place of a variable's name is not repeated: %s",
+  async (secret) => {
+    const failure = await read([connection({ env: secret })]).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(UsageError);
+    const { message, hint, stack } = failure as UsageError;
+    expect(message).toContain("item 0: the environment has no variable");
+    expect(`${message} ${hint} ${stack}`).not.toContain("aSecret");
+  },
+);
 
 test("a file that is not JSON is refused without a part of it", async () => {
   const text = '{"authentication": {"secret": sk_test}}';

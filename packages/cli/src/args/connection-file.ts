@@ -57,9 +57,10 @@ async function secretOf(where: string, secret: unknown, variable: Variables): Pr
   if (kind === "file") return await readSecretFile(where, place);
   const value = variable(place);
   if (value !== undefined) return value;
+  // The name may be the secret itself.
   throw new UsageError(
-    `${where}: the environment has no variable ${place}`,
-    'Set it, or give a file: {"file": "PATH"}.',
+    `${where}: the environment has no variable of the name in "env"`,
+    'Expected the name of a variable that is set, {"env": "VAR"}. Or give a file: {"file": "PATH"}.',
   );
 }
 

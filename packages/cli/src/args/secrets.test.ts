@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { UsageError } from "../cli-error.ts";
 import { collectSecret, readSecrets } from "./secrets.ts";
 
 let folder: string;
@@ -35,15 +36,35 @@ test("a value on the command line is refused, and not repeated", () => {
 });
 
 test.each([
-  [["MISSING"], "--secret MISSING: the environment has no variable MISSING"],
-  [["FROM_ENV", "FROM_ENV"], "--secret FROM_ENV is given twice"],
+  ["in the place of a variable's name", ["FROM_ENV", "ghp_hunter2"]],
+  ["with an equals sign at its end", ["FROM_ENV", "hunter2Cg=="]],
+  ["with one at its end, alone", ["hunter2Cg="]],
+  ["in the place of the name of a file's value", ["hunter2=@BINARY"]],
+  ["twice", ["hunter2=@TOKEN", "hunter2=@TOKEN"]],
+  ["in the place of the names of two inputs", ["hunter2=-", "hunter2=-"]],
+])("a secret %s is not repeated", async (_where, options) => {
+  const placed = options.map((option) =>
+    option.replace(/@(.*)/, (_all, name: string) => `@${path.join(folder, name.toLowerCase())}`),
+  );
+  const failure = await Promise.resolve()
+    .then(() => read(...placed))
+    .catch((error: unknown) => error);
+  expect(failure).toBeInstanceOf(UsageError);
+  const { message, hint, stack } = failure as UsageError;
+  expect(message).toContain(`--secret number ${options.length}: `);
+  expect(`${message} ${hint} ${stack}`).not.toContain("hunter2");
+});
+
+test.each([
+  [["MISSING"], "--secret number 1: the environment has no variable of that name"],
+  [["FROM_ENV", "FROM_ENV"], "--secret number 2: an earlier --secret has the same name"],
   [["TOKEN=@/nonexistent"], "cannot read /nonexistent"],
-  [["A=-", "B=-"], "--secret B: the standard input is the value of A already"],
+  [["A=-", "B=-"], "--secret number 2: the standard input is the value of --secret number 1 already"],
 ])("%j is refused", async (options, message) => {
   await expect(read(...options)).rejects.toThrow(message);
 });
 
 test("a file that is not text is refused, instead of being changed to text", async () => {
   const file = path.join(folder, "binary");
-  await expect(read(`TOKEN=@${file}`)).rejects.toThrow("--secret TOKEN: the value is not UTF-8 text");
+  await expect(read(`TOKEN=@${file}`)).rejects.toThrow("--secret number 1: the value is not UTF-8 text");
 });

@@ -12,16 +12,20 @@ export interface SecretSource {
 
 export type Variables = (name: string) => string | undefined;
 
-/** Parses `NAME`, `NAME=@FILE` or `NAME=-`. */
+const WAYS =
+  "Give it in a variable of the environment (--secret NAME), in a file (--secret NAME=@FILE) or on the standard input (--secret NAME=-).";
+
+/** Parses `NAME`, `NAME=@FILE` or `NAME=-`. Any part of the text may be the secret itself: no error repeats it. */
 export function collectSecret(text: string, before: SecretSource[] = []): SecretSource[] {
   const [, name = "", , place] = /^([^=]*)(=(.*))?$/s.exec(text) ?? [];
+  const option = nth(before.length);
   // Not the parser's own error, which would repeat the text.
-  if (name === "") throw new UsageError("--secret: expected NAME, NAME=@FILE or NAME=-");
+  if (name === "") throw new UsageError(`${option}: expected NAME, NAME=@FILE or NAME=-`);
   const from = place === undefined ? { variable: name } : asPlace(place);
   if (from) return [...before, { name, from }];
   throw new UsageError(
-    "--secret: a value on the command line can be seen by other users of this machine",
-    `Give ${name} in the environment (--secret ${name}), in a file (${name}=@FILE) or on the standard input (${name}=-).`,
+    `${option}: a value on the command line can be seen by other users of this machine`,
+    `${WAYS} If this was the secret, replace it where it was issued.`,
   );
 }
 
@@ -35,22 +39,22 @@ export function isInput(place: SecretPlace): boolean {
   return "file" in place && place.file === "-";
 }
 
-/** The secrets, with their values. `variable` reads the environment. */
+/** The secrets, with their values. `variable` reads the environment. A name may be a secret that has the form of one. */
 export async function readSecrets(
   sources: readonly SecretSource[] | undefined,
   variable: Variables,
 ): Promise<Record<string, string> | undefined> {
   if (!sources) return undefined;
-  const [ofInput, again] = sources.filter(({ from }) => isInput(from));
-  if (ofInput && again)
-    throw new UsageError(
-      `--secret ${again.name}: the standard input is the value of ${ofInput.name} already`,
-    );
+  const ofInput = sources.findIndex(({ from }) => isInput(from));
+  const again = sources.findLastIndex(({ from }) => isInput(from));
+  if (ofInput !== again)
+    throw new UsageError(`${nth(again)}: the standard input is the value of ${nth(ofInput)} already`);
   const secrets: Record<string, string> = {};
-  for (const { name, from } of sources) {
-    if (Object.hasOwn(secrets, name)) throw new UsageError(`--secret ${name} is given twice`);
-    if ("file" in from) secrets[name] = await readSecretFile(`--secret ${name}`, from.file);
-    else secrets[name] = variable(from.variable) ?? missing(name);
+  for (const [index, { name, from }] of sources.entries()) {
+    if (Object.hasOwn(secrets, name))
+      throw new UsageError(`${nth(index)}: an earlier --secret has the same name`);
+    if ("file" in from) secrets[name] = await readSecretFile(nth(index), from.file);
+    else secrets[name] = variable(from.variable) ?? missing(index);
   }
   return secrets;
 }
@@ -69,9 +73,14 @@ export async function readSecretFile(what: string, file: string): Promise<string
   }
 }
 
-function missing(name: string): never {
+function missing(index: number): never {
   throw new UsageError(
-    `--secret ${name}: the environment has no variable ${name}`,
-    `Set it, or give a file: --secret ${name}=@FILE`,
+    `${nth(index)}: the environment has no variable of that name`,
+    `${WAYS} The secret itself does not belong there: other users of this machine can see it.`,
   );
+}
+
+/** Tells one of several `--secret` by its place, since nothing of its text may be printed. */
+function nth(index: number): string {
+  return `--secret number ${index + 1}`;
 }

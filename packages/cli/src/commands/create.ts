@@ -19,7 +19,7 @@ export function createCommand(): Verb {
   const command = clientVerb("create", [
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
-    "OPENAI_API_KEY=sk-… viv create --secret OPENAI_API_KEY --secret NPM_TOKEN=@token.txt",
+    "viv create --secret OPENAI_API_KEY=@openai.key --secret NPM_TOKEN=@token.txt",
     "viv create --connect payments.json",
     "viv create --idle-timeout 10m --paused-ttl 7d",
     "viv create --allow pypi.org,files.pythonhosted.org --egress-cap 100MiB",

@@ -19,7 +19,7 @@ interface ConnectOptions {
 export function addCommand(): Verb {
   const verb = sessionVerb("add", [
     `viv connect add my-session https://api.example.com --name payments --allow "GET /v1/customers/*"`,
-    `PAYMENTS_KEY=sk-… viv connect add my-session https://api.example.com --name payments --secret PAYMENTS_KEY --allow "GET,POST /v1/*" --ttl 1h`,
+    `viv connect add my-session https://api.example.com --name payments --secret @payments.key --allow "GET,POST /v1/*" --ttl 1h`,
     `pass show search | viv connect add my-session https://search.example.com --name search --header X-Api-Key --allow "GET /query"`,
   ])
     .summary("add a credential to a session's requests to one origin")

@@ -16,7 +16,7 @@ interface LoginOptions {
 export function registryLoginCommand(): Verb {
   return clientVerb("login", [
     "viv registry login ghcr.io --username octocat",
-    "GHCR_TOKEN=ghp_… viv registry login ghcr.io --username octocat --secret GHCR_TOKEN",
+    "viv registry login ghcr.io --username octocat --secret @ghcr.token",
     "viv registry login europe-west1-docker.pkg.dev --username _json_key --secret @key.json",
     "pass show hub | viv registry login docker.io --username me --name hub --replace",
   ])
