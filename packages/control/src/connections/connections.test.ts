@@ -520,8 +520,8 @@ test("a credential that was bound while the session ended is destroyed with it",
     await other.query("begin");
     await other.query("select from sessions where id = $1 for update", [id]);
     await other.query(
-      `insert into connections (session_id, name, host, seq, auth_type, header_name, methods, paths, expires_at, sealed)
-       select session_id, 'late', 'late.example.com', seq + 1, auth_type, header_name, methods, paths, expires_at, sealed
+      `insert into connections (session_id, name, host, auth_type, header_name, methods, paths, expires_at, sealed)
+       select session_id, 'late', 'late.example.com', auth_type, header_name, methods, paths, expires_at, sealed
        from connections where session_id = $1`,
       [id],
     );
@@ -537,6 +537,7 @@ test("a credential that was bound while the session ended is destroyed with it",
       expect(rows).toEqual([{ sealed: null }, { sealed: null }]);
     });
   } finally {
+    await other.query("rollback");
     other.release();
   }
 });

@@ -64,7 +64,7 @@ test("a pause with the current instant is refused; null means no wake", async ()
 test("a pause may last 90 days to the millisecond, by the service's clock", async () => {
   const id = await control.createLive();
   // Less than a session may be live at a stretch.
-  await clock.advance(6 * 86_400_000);
+  await clock.advance(20 * 3_600_000);
   await clock.stop();
   const now = Date.parse(await clock.at());
   const after = (ms: number) => new Date(now + ms).toISOString();

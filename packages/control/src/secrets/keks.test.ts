@@ -135,11 +135,20 @@ describe("a start is refused", () => {
   });
 });
 
-const countSealed = async (at: Control, table: string): Promise<number> =>
-  (await at.sql.query(`select from ${table} where kek_id is not null`)).rowCount ?? 0;
+/** The tables that have a row with a data key. */
+async function sealedTables({ sql }: Control): Promise<string[]> {
+  const tables: string[] = [];
+  for (const table of KEY_TABLES) {
+    const { rowCount } = await sql.query(`select from ${table} where kek_id is not null`);
+    if (rowCount) tables.push(table);
+  }
+  return tables;
+}
 
 test("after the statements of the operator's page for a key that is lost, the service starts", async () => {
-  const lost = await startControl({ kekSource: { kind: "text", text: `kek_1:${keyOf("a")}` } });
+  // Without sweeps, which shred the key of an artifact that cannot be captured.
+  const kekOfBefore: KekSource = { kind: "text", text: `kek_1:${keyOf("a")}` };
+  const lost = await startControl({ sweeps: false, kekSource: kekOfBefore });
   try {
     const id = await lost.createLive({ secrets: { A: "1" }, env: { B: "2" } });
     expect((await lost.ask(`POST /v1/sessions/${id}/checkpoints`)).status).toBe(200);
@@ -151,7 +160,12 @@ test("after the statements of the operator's page for a key that is lost, the se
        from sessions where id = $1`,
       [id],
     );
-    const credential = { name: "one", registry_host: "registry.example.com", username: "sam", secret: "canary" };
+    const credential = {
+      name: "one",
+      registry_host: "registry.example.com",
+      username: "sam",
+      secret: "canary",
+    };
     expect((await lost.ask("POST /v1/registry-credentials", { body: credential })).status).toBe(201);
     await lost.sql.query(
       `with key as (select org_id, kek_id, data_key from sessions where id = $1),
@@ -160,14 +174,11 @@ test("after the statements of the operator's page for a key that is lost, the se
        select 'archive', org_id, 'space', 'pause', 'snapshot', $1, kek_id, data_key from key`,
       [id],
     );
-    const sealed = await Promise.all(KEY_TABLES.map((table) => countSealed(lost, table)));
-    expect(sealed.every((count) => count > 0)).toBe(true);
+    expect(await sealedTables(lost)).toEqual([...KEY_TABLES]);
     const page = readFileSync("docs/operate/secrets.md", "utf8");
     const [, statements = ""] = /`(update\ssessions\sset\skek_id[^`]*)`/.exec(page) ?? [];
     await lost.sql.query(statements);
-    expect(await Promise.all(KEY_TABLES.map((table) => countSealed(lost, table)))).toEqual(
-      KEY_TABLES.map(() => 0),
-    );
+    expect(await sealedTables(lost)).toEqual([]);
     const kekSource: KekSource = { kind: "text", text: `kek_1:${keyOf("z")}` };
     const app = await createApp({ ...lost.settings, kekSource }, silentLog);
     await app.close();
