@@ -80,7 +80,7 @@ function missing(index: number): never {
   );
 }
 
-/** Tells one of several `--secret` by its place, since nothing of its text may be printed. */
+/** Names one of several `--secret` by its place, since nothing of its text may be printed. */
 function nth(index: number): string {
   return `--secret number ${index + 1}`;
 }
