@@ -17,7 +17,8 @@ const ROUNDS = 10;
 const answer: RequestListener = async (message, response) => {
   if (message.url === "/no") {
     response.writeHead(413, { "content-length": 3, connection: "close" }).end("big");
-    return void setTimeout(() => message.socket.destroy(), 50 * SLOWNESS);
+    // The reset that follows takes with it an answer that was not read yet.
+    return void setTimeout(() => message.socket.destroy(), 500 * SLOWNESS);
   }
   const { length } = await buffer(message);
   if (message.method === "GET") response.writeHead(200, { "content-length": LONG.length }).end(LONG);

@@ -1,6 +1,7 @@
 /** Connections of sessions: binding, replacing, revoking, what the node gets of them, and who inherits them. */
+import type { SessionConnections } from "@vivarium/contract/gateway";
 import { Refusal } from "@vivarium/contract/test-support/node";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { holds } from "../../test-support/forms-of.ts";
@@ -603,6 +604,22 @@ test("the end of a session destroys its credentials and the key of its authority
   );
   expect(rows).toEqual([{ ca_key: null, data_key: null, sealed: null }]);
   await eventually(() => expect(sent(id)).toBe(undefined));
+});
+
+test("a machine that runs on after the end of its session, for the artifacts, has no credential by then", async () => {
+  const pushed: SessionConnections[] = [];
+  control.node.onConnections = async (connections) => void pushed.push(connections);
+  onTestFinished(() => {
+    control.node.onConnections = async () => {};
+  });
+  const id = await bound({}, { artifacts: { paths: ["out"] } });
+  expect(pushed.at(-1)).toMatchObject({ session_id: id, connections: [{ name: "api" }], tombstones: [] });
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  expect(pushed.at(-1)).toMatchObject({
+    session_id: id,
+    connections: [],
+    tombstones: [{ name: "api", state: "revoked" }],
+  });
 });
 
 test("no row, event, audit entry or log line has a credential or the key of an authority in the clear", async () => {
