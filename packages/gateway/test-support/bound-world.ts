@@ -132,6 +132,8 @@ export interface AskOptions {
   headers?: OutgoingHttpHeaders | string[];
   body?: string | Buffer;
   servername?: string;
+  /** Called at each part of the answer's body. */
+  onBody?: () => void;
 }
 
 export const connection = (change: Partial<BoundConnection> = {}): BoundConnection => ({
@@ -226,7 +228,7 @@ export async function startBoundWorld(
 /** Sends one request with HTTP/1.1. */
 export function askOver(socket: TLSSocket, path: string, options: AskOptions = {}): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const { method = "GET", headers = {}, body } = options;
+    const { method = "GET", headers = {}, body, onBody = () => {} } = options;
     const list = Array.isArray(headers) ? headers : { Host: HOST, ...headers };
     const call = httpsRequest({ createConnection: () => socket, method, path, headers: list });
     call.on("error", reject).on("response", (answer) => {
@@ -239,7 +241,7 @@ export function askOver(socket: TLSSocket, path: string, options: AskOptions = {
           body: Buffer.concat(chunks).toString("latin1"),
           isWhole: answer.complete,
         });
-      answer.on("data", (chunk: Buffer) => chunks.push(chunk));
+      answer.on("data", (chunk: Buffer) => chunks.push(chunk)).on("data", onBody);
       answer.on("error", () => {}).once("close", done);
     });
     call.end(body);
@@ -251,6 +253,7 @@ export async function ask2(
   session: ClientHttp2Session,
   headers: OutgoingHttpHeaders,
   body?: string | Buffer,
+  onBody: AskOptions["onBody"] = () => {},
 ): Promise<Reply & { rstCode: number }> {
   const fields = { ":path": "/v1/items", ":authority": HOST, ...headers };
   const stream = session.request(fields, { endStream: body === undefined });
@@ -259,6 +262,7 @@ export async function ask2(
   let isWhole = false;
   const chunks: Buffer[] = [];
   stream.on("error", () => {}).on("data", (chunk) => chunks.push(chunk));
+  stream.on("data", onBody);
   stream.once("response", (answer) => {
     reply = { status: Number(answer[":status"]), headers: answer };
   });

@@ -129,6 +129,18 @@ export function networks(one: OneMachine): void {
       }, 90_000);
     });
 
+    test("are withdrawn once the session has ended, and do not come back while its machine runs", async () => {
+      const id = machineId.replace(/-1$/, "");
+      const withdraw = (sessionId: string) => one.node.call("DELETE", `/v1/connections/${sessionId}`);
+      await eventually(async () => {
+        await renew();
+        expect(await withdraw(id)).toMatchObject({ status: 204 });
+      }, 30_000);
+      expect(await put(of(id, 9_000), id)).toMatchObject({ status: 200, body: { version: 9_000 } });
+      expect(await renew({ session_id: id, version: 9_000 })).toMatchObject({ body: { session_ids: [id] } });
+      expect(await withdraw(randomId())).toMatchObject({ status: 204 });
+    });
+
     test("are refused in another form, or of another session than the path names", async () => {
       const id = randomId();
       const header = { name: "Authorization", value: "two\nlines" };

@@ -15,6 +15,9 @@
  *                                                   the answer has the node's. When the gateway cannot confirm within 5 s:
  *                                                   network_unconfirmed; it is kept. Held in memory alone: a new process
  *                                                   of the node knows none
+ *   DELETE /v1/connections/{session_id}           → 204, once the gateway confirmed that it has none of this session, which
+ *                                                   has ended; at once if no machine of it is here. Later ones are ignored
+ *                                                   while its machine runs. network_unconfirmed as above
  *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run or ended within
  *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until a request has a later

@@ -27,7 +27,13 @@ export async function putConnections(
   await state.onConnections(sent);
   const known = state.connections.get(sessionId);
   const is_leased = state.leases.length > 0;
+  if (state.endedSessions.has(sessionId)) return { version: sent.version, is_leased };
   if (known && known.version >= sent.version) return { version: known.version, is_leased };
   state.connections.set(sessionId, sent);
   return { version: sent.version, is_leased };
+}
+
+export function deleteConnections(state: NodeState, sessionId: string): void {
+  state.connections.delete(sessionId);
+  state.endedSessions.add(sessionId);
 }

@@ -17,7 +17,7 @@ import {
   listBuilds,
   putBuild,
 } from "./builds.ts";
-import { putConnections, putLease } from "./connections.ts";
+import { deleteConnections, putConnections, putLease } from "./connections.ts";
 import { exec, putFile } from "./exec.ts";
 import { serveGuest } from "./guest.ts";
 import { findMachine, listMachines, machineId } from "./machine-table.ts";
@@ -143,6 +143,7 @@ const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> 
   "PUT previews": (node, { json }) => putPreviews(node, json),
   "PUT connections": (node, { json }) => putLease(node, json),
   "PUT connections/:id": (node, { id, json }) => putConnections(node, id, json),
+  "DELETE connections/:id": (node, { id }) => deleteConnections(node, id),
   "GET network/:id": (node, { query }) => networkReport(node, query.get("after")),
   "GET wakes": async (node, { response }) => ({ wakes: await node.wakes.take(goneSignal(response)) }),
   "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),

@@ -88,6 +88,8 @@ export class NodeState {
   previews: PreviewTable = { version: 0, routes: [] };
   /** Connections by session id, as control last sent them. A restart of the node drops them. */
   readonly connections = new Map<string, SessionConnections>();
+  /** Sessions whose Connections control withdrew, as they had ended. */
+  readonly endedSessions = new Set<string>();
   /** Every lease that control sent, in order. */
   readonly leases: ConnectionLease[] = [];
   /** The next network report. Unless the node is scripted, it also lists the other machines, without traffic. */

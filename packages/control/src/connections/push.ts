@@ -38,7 +38,7 @@ export async function requireOpenable(deps: PushDeps, session: SessionRow): Prom
 }
 
 /** The newest Connections of a session, with their credentials; undefined if it has no data key any more. */
-export async function readOpened(deps: PushDeps, sessionId: string): Promise<SessionConnections | undefined> {
+async function readOpened(deps: PushDeps, sessionId: string): Promise<SessionConnections | undefined> {
   // In one snapshot: a version with the Connections of another one would never be sent again.
   const found = await deps.db
     .transaction()

@@ -131,6 +131,11 @@ export class NodeClient {
     return parseAnswer(ConnectionsKept, answer);
   }
 
+  /** Answers once the gateway has no Connections of this session, which has ended. */
+  async deleteConnections(sessionId: string): Promise<void> {
+    await this.#send("DELETE", `connections/${sessionId}`, AbortSignal.timeout(NETWORK_MS));
+  }
+
   /** Renews the lease of all Connections. Resolves to the sessions of which the node has another version. */
   async leaseConnections(lease: ConnectionLease): Promise<string[]> {
     const signal = AbortSignal.timeout(SHORT_CALL_MS);

@@ -2,7 +2,6 @@
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Caller } from "../access/caller.ts";
-import { withdrawBeforeEnd } from "../connections/withdraw.ts";
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import { decide, isActive } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
@@ -26,7 +25,6 @@ export async function destroySession(
   session: SessionRow,
   { event = "destroy", endReason, by, isNodeAwaited }: DestroyOptions = {},
 ): Promise<void> {
-  await withdrawBeforeEnd(deps, session);
   const { ended, before } = await moveToEnd(deps, session, { event, endReason, by });
   crashPoint("destroy.commit");
   deps.provisioner.cancel(session.id);

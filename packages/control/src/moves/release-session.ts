@@ -25,8 +25,11 @@ export async function releaseSession(
   const deleteMachine = (id: string) => nodes.deleteMachine(id);
   const deleteOrRetry = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
-    // The sweep, or the end of the capture, removes it then.
-    if ((await findCaptured(db, [session.id])).size > 0) return;
+    if ((await findCaptured(db, [session.id])).size > 0) {
+      // The sweep, or the end of the capture, removes the machine. Until then its guest runs on.
+      if (session.ca_certificate !== null) await nodes.deleteConnections(session.id);
+      return;
+    }
     await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteOrRetry : deleteMachine));
     crashPoint("release.machines");
     await giveBackVolume(db, session);

@@ -8,6 +8,7 @@ import { createLog } from "@vivarium/kit/log";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import {
+  type AskOptions,
   ask2,
   askOver,
   type BoundWorld,
@@ -157,7 +158,10 @@ afterAll(async () => {
 });
 
 /** Asks over a new connection of the guest. */
-async function ask(kind: string, options: { method?: string; body?: string } = {}) {
+async function ask(
+  kind: string,
+  options: Pick<AskOptions, "method" | "body" | "onBody"> & { body?: string } = {},
+) {
   const socket = await world.open({ servername: nameOf(kind) });
   const headers = {
     Host: nameOf(kind),
@@ -304,10 +308,15 @@ test.each<[string, string]>([
   ["a length that is not reached", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart"],
   ["chunks that do not end", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n"],
 ])("an answer that breaks off is not whole for the guest: %s", async (_, bytes) => {
-  script = (socket) => void socket.write(bytes, () => setTimeout(() => socket.destroy(), 50));
-  expect(await ask("scripted")).toMatchObject({ status: 200, body: "part", isWhole: false });
+  let breakOff = () => {};
+  script = (socket) => {
+    breakOff = () => socket.destroy();
+    socket.write(bytes);
+  };
+  const onBody = () => breakOff();
+  expect(await ask("scripted", { onBody })).toMatchObject({ status: 200, body: "part", isWhole: false });
   const session = await world.session2of(nameOf("scripted"));
-  const reply = await ask2(session, { ":authority": nameOf("scripted") });
+  const reply = await ask2(session, { ":authority": nameOf("scripted") }, undefined, onBody);
   expect(reply).toMatchObject({ status: 200, isWhole: false });
   session.destroy();
 });
@@ -332,11 +341,16 @@ test.each<[string, string]>([
 });
 
 test("an answer with a broken chunk is not whole for the guest", async () => {
+  let breakOff = () => {};
   script = (socket) => {
+    breakOff = () => socket.write("zz\r\n");
     socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n");
-    setTimeout(() => socket.write("zz\r\n"), 100);
   };
-  expect(await ask("scripted")).toMatchObject({ status: 200, body: "part", isWhole: false });
+  expect(await ask("scripted", { onBody: () => breakOff() })).toMatchObject({
+    status: 200,
+    body: "part",
+    isWhole: false,
+  });
 });
 
 test("an answer without end waits for a guest that does not read, and takes bounded memory", async () => {

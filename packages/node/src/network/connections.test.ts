@@ -235,6 +235,47 @@ it("a lease that was composed before a session was sent, and comes after it, doe
   expect(connect().take()).toEqual(["a@1", "only a", "lease 0"]);
 });
 
+describe("a session that has ended", () => {
+  it("is taken from the gateway while its machine runs on, and what arrives late does not bring it back", async () => {
+    const gateway = connect();
+    start("a");
+    renew({ a: 1 });
+    await connections.put(of("a", 1));
+    gateway.take();
+    await connections.withdraw("a");
+    expect(gateway.take()).toEqual(["only"]);
+    expect(await connections.put(of("a", 7))).toBe(7);
+    renew({ a: 7 });
+    expect(gateway.take()).toEqual(["lease 0"]);
+  });
+
+  it("is withdrawn only once the gateway confirms it", async () => {
+    const gateway = connect();
+    start("a");
+    renew({ a: 1 });
+    await connections.put(of("a", 1));
+    gateway.confirms = false;
+    const withdrawn = expect(connections.withdraw("a")).rejects.toThrow("did not confirm");
+    await vi.advanceTimersByTimeAsync(5_000);
+    await withdrawn;
+    gateway.confirms = true;
+    connect(gateway);
+    await connections.withdraw("a");
+  });
+
+  it("has its Connections again when it has a new machine here", async () => {
+    const gateway = connect();
+    start("a");
+    renew({});
+    await connections.withdraw("a");
+    end("a");
+    start("a");
+    gateway.take();
+    await connections.put(of("a", 2));
+    expect(gateway.take()).toContain("a@2");
+  });
+});
+
 describe("a new process of the node", () => {
   it("has no lease before control's first one, nor once that is over", () => {
     expect(connections.isLeased).toBe(false);

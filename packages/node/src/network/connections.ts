@@ -44,8 +44,10 @@ export class Connections {
   #seq = 0;
   /** By session: the version that the gateway was sent on this connection, and the number of that line. */
   readonly #sent = new Map<string, { version: number; seq: number }>();
-  /** The newest list of sessions that the gateway was sent on this connection. */
-  #sentOnly: string | undefined;
+  /** The newest list of sessions that the gateway was sent on this connection, and the number of that line. */
+  #sentOnly: { ids: string; seq: number } | undefined;
+  /** Sessions that have ended and still have a machine here. */
+  readonly #ended = new Set<string>();
 
   /** `sessionsHere`: ids of the sessions that have a machine in a slot. */
   constructor(sessionsHere: () => ReadonlySet<string>) {
@@ -62,12 +64,30 @@ export class Connections {
   async put(sent: SessionConnections): Promise<number> {
     const { session_id: id } = sent;
     const version = Math.max(sent.version, this.#versionOf(id));
+    // Control read it before the session ended.
+    if (this.#ended.has(id)) return version;
     if (sent.version > this.#versionOf(id)) this.#keep(id, { connections: sent, sentAt: performance.now() });
     this.stream.send();
     if (await this.stream.holdsWithin(CONFIRM_MS, () => this.#isInForce(id, version))) return version;
     throw new NodeError(
       "network_unconfirmed",
       "the gateway did not confirm the Connections in time; they are kept and sent when it is connected",
+    );
+  }
+
+  /**
+   * Takes the Connections of a session that has ended, for as long as its machine runs on. Resolves once the gateway does not
+   * have them any more.
+   */
+  async withdraw(id: string): Promise<void> {
+    this.#forget(id);
+    if (!this.#sessionsHere().has(id)) return;
+    this.#ended.add(id);
+    this.stream.send();
+    if (await this.stream.holdsWithin(CONFIRM_MS, () => this.#isWithdrawn(id))) return;
+    throw new NodeError(
+      "network_unconfirmed",
+      "the gateway did not confirm in time that it has no Connections of the session any more",
     );
   }
 
@@ -102,6 +122,7 @@ export class Connections {
   /** Call when a slot got a machine, or lost its machine. */
   machinesChanged(): void {
     const here = this.#sessionsHere();
+    for (const id of this.#ended) if (!here.has(id)) this.#ended.delete(id);
     for (const [id, known] of [...this.#known])
       if (here.has(id) !== (known.forgetting === undefined)) this.#keep(id, known, here);
     this.stream.send();
@@ -118,6 +139,13 @@ export class Connections {
     if (!this.#sessionsHere().has(id)) return true;
     const sent = this.#sent.get(id);
     return sent !== undefined && sent.version >= version && this.stream.confirmed >= sent.seq;
+  }
+
+  /** A session that has left this node is not at the gateway either, or is taken from it by the next list. */
+  #isWithdrawn(id: string): boolean {
+    if (!this.#sessionsHere().has(id)) return true;
+    const only = this.#sentOnly;
+    return only !== undefined && !this.#sent.has(id) && this.stream.confirmed >= only.seq;
   }
 
   #versionOf(id: string): number {
@@ -159,7 +187,7 @@ export class Connections {
     const lease = this.#lease;
     if (!lease) return undefined;
     const only = [...here].filter((id) => this.#mayBeAtGateway(id, lease)).sort();
-    if (JSON.stringify(only) !== this.#sentOnly) return this.#onlyLine(only);
+    if (JSON.stringify(only) !== this.#sentOnly?.ids) return this.#onlyLine(only);
     if (lease.isSent || only.some((id) => this.#versionOf(id) < (lease.versions.get(id) ?? 0)))
       return undefined;
     lease.isSent = true;
@@ -172,6 +200,7 @@ export class Connections {
    * revoked. If the next lease comes first, the session is taken from the gateway, so that it does not hold up the others.
    */
   #mayBeAtGateway(id: string, { versions, overdue }: Lease): boolean {
+    if (this.#ended.has(id)) return false;
     return this.#known.has(id) || (versions.has(id) && !overdue.has(id));
   }
 
@@ -183,8 +212,9 @@ export class Connections {
 
   #onlyLine(ids: string[]) {
     for (const id of this.#sent.keys()) if (!ids.includes(id)) this.#sent.delete(id);
-    this.#sentOnly = JSON.stringify(ids);
-    return lineOf({ type: "only", seq: ++this.#seq, session_ids: ids });
+    const seq = ++this.#seq;
+    this.#sentOnly = { ids: JSON.stringify(ids), seq };
+    return lineOf({ type: "only", seq, session_ids: ids });
   }
 }
 

@@ -48,6 +48,11 @@ export function registerNetworkRoutes(
     return { version, is_leased: network.connections.isLeased };
   });
 
+  server.delete("/v1/connections/:session_id", async (request, reply) => {
+    await network.connections.withdraw(parse(SessionParams, request.params).session_id);
+    return reply.code(204).send();
+  });
+
   server.get("/v1/network/report", (request) =>
     network.reporter.report(parse(ReportQuery, request.query).after),
   );
