@@ -765,11 +765,15 @@ test("rows of before that are put back move the kept heads of the audit log asid
   await writeFile(heads, "of these rows");
   expect(await putRows(config, rows, { keepAside: "update", unlessSchemaIs: schema })).toBeUndefined();
   expect(await readFile(heads, "utf8")).toBe("of these rows");
+  const broken = join(control, "broken.jsonl");
+  await writeFile(broken, "no rows");
+  await expect(putRows(config, broken, { keepAside: "update" })).rejects.toThrow("cannot load");
+  expect(await readFile(heads, "utf8")).toBe("of these rows");
   await rm(heads);
   expect(await putRows(config, rows, { keepAside: "update" })).not.toHaveProperty("heads");
 });
 
-test("kept heads are not moved through a link of control's user, and the error says that the rows are back", async () => {
+test("kept heads are not moved through a link of control's user, and then no rows are put back", async () => {
   await save(join(folder, "b.tar.zst"), false);
   await run("tar", ["--zstd", "-xf", join(folder, "b.tar.zst"), "-C", folder, "database.jsonl"]);
   await mkdir(join(folder, "elsewhere"));
@@ -777,9 +781,10 @@ test("kept heads are not moved through a link of control's user, and the error s
   await symlink(join(folder, "elsewhere"), join(dataDir, "control/audit"));
   const config = readConfig({ VIV_DATA_DIR: dataDir, DATABASE_URL: url });
   await expect(putRows(config, join(folder, "database.jsonl"), { keepAside: "restore" })).rejects.toThrow(
-    "the rows are back, but",
+    "audit/heads.json aside: ENOTDIR",
   );
   expect(await readdir(join(folder, "elsewhere"))).toEqual(["heads.json"]);
+  expect((await sql.query("select from pg_namespace where nspname like 'before_%'")).rows).toEqual([]);
 });
 
 test("the rows of a backup are those of the database", async () => {

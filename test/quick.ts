@@ -8,7 +8,6 @@ export const QUICK = [
   "test/e2e/terminals.test.ts",
   "test/e2e/cli-ssh.test.ts",
   "test/e2e/volumes.test.ts",
-  "test/e2e/host-faults.test.ts",
   "test/e2e/jail.test.ts",
   "test/e2e/network-egress.test.ts",
   "test/e2e/network-previews.test.ts",
@@ -16,21 +15,25 @@ export const QUICK = [
 
 /**
  * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
- * peers that take long, of the kernel's rules, of archives, caps, keys and kernels of code in all their cases, and of whole
+ * peers that take long, of the kernel's rules, of archives, caps, keys, object stores, the audit log and kernels of code in all their cases, and of whole
  * services.
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
   "packages/control/src/archives/{archives,in-bucket,upkeep}.test.ts",
+  "packages/control/src/{audit/chain,audit/changes,connections/refusals,files/streams,jobs/queue}.test.ts",
+  "packages/control/src/{sessions/state-table,upkeep/pause-all}.test.ts",
   "packages/control/src/{db/dump-rows,exec/command-lease,operations/take-over,terminals/detach,upkeep/first-look}.test.ts",
   "packages/control/src/{egress/cap,egress/org-cap,secrets/keks,secrets/moved-rows}.test.ts",
+  "packages/gateway/src/connections/{hostile-origin,reflection}.test.ts",
   "packages/gateway/src/{dns/listen,egress/survival,egress/sent-ahead,previews/hostile-guest}.test.ts",
   "packages/node/src/network/{networks,ruleset}.test.ts",
   "packages/sdk/src/code/{code-context,code-time}.test.ts",
+  "packages/objects/src/s3-store.test.ts",
   "packages/oci/src/hostile-transfer.test.ts",
   "packages/archive/src/{hostile-store,random-folders,killed}.test.ts",
   "packages/node/src/archives/deaths.test.ts",
   "packages/node/src/**/crash-points.test.ts",
-  "test/defences/*.test.ts",
+  "test/{defences/*,fuzz/hostile-agent}.test.ts",
   "test/{backup,power-cut,setup-templates,storage,update}.test.ts",
 ];

@@ -47,7 +47,11 @@ test.each([
   ["a secret in two places", connection({ env: "KEY", file: "x" }), "no place of one"],
   ["a place of another kind", connection({ vault: "x" }), "no place of one"],
   ["a variable that is not set", connection({ env: "NONE" }), 'no variable of the name in "env"'],
-  ["a file that is not there", connection({ file: "/nowhere/key" }), "cannot read /nowhere/key"],
+  [
+    "a file that is not there",
+    connection({ file: "/nowhere/key" }),
+    "the file with the value cannot be read (ENOENT)",
+  ],
 ])("%s is refused", async (_what, content, message) => {
   await expect(read(content)).rejects.toThrow(message);
 });

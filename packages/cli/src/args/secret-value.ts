@@ -1,9 +1,8 @@
 /** Reads one credential, of a Connection or of a registry, which never stands on the command line. */
 import { UsageError } from "../cli-error.ts";
 import type { Terminal } from "../terminal.ts";
-import { asPlace, readSecretFile, type SecretPlace, type Variables } from "./secrets.ts";
+import { asPlace, readSecretFile, type SecretPlace, VARIABLE, type Variables } from "./secrets.ts";
 
-const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const WAYS =
   "Give it in a variable of the environment (--secret VAR), in a file (--secret @FILE) or on the standard input (--secret -).";
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { LIMITS } from "@vivarium/contract/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { UsageError } from "../cli-error.ts";
 import { collectSecret, readSecrets } from "./secrets.ts";
@@ -40,6 +41,9 @@ test.each([
   ["with an equals sign at its end", ["FROM_ENV", "hunter2Cg=="]],
   ["with one at its end, alone", ["hunter2Cg="]],
   ["in the place of the name of a file's value", ["hunter2=@BINARY"]],
+  ["that cannot be a name", ["hunter2-live=@TOKEN"]],
+  ["that is too long for a name", [`hunter2${"x".repeat(LIMITS.envKeyChars)}=@TOKEN`]],
+  ["in the place of a file", ["TOKEN=@hunter2"]],
   ["twice", ["hunter2=@TOKEN", "hunter2=@TOKEN"]],
   ["in the place of the names of two inputs", ["hunter2=-", "hunter2=-"]],
 ])("a secret %s is not repeated", async (_where, options) => {
@@ -58,7 +62,7 @@ test.each([
 test.each([
   [["MISSING"], "--secret number 1: the environment has no variable of that name"],
   [["FROM_ENV", "FROM_ENV"], "--secret number 2: an earlier --secret has the same name"],
-  [["TOKEN=@/nonexistent"], "cannot read /nonexistent"],
+  [["TOKEN=@/nonexistent"], "--secret number 1: the file with the value cannot be read (ENOENT)"],
   [["A=-", "B=-"], "--secret number 2: the standard input is the value of --secret number 1 already"],
 ])("%j is refused", async (options, message) => {
   await expect(read(...options)).rejects.toThrow(message);

@@ -1,4 +1,5 @@
 /** Reads the values of `--secret`, which never stand on the command line: other users of this machine could see it. */
+import { LIMITS } from "@vivarium/contract/api";
 import { UsageError } from "../cli-error.ts";
 import { readBytes } from "./read-text.ts";
 
@@ -10,6 +11,9 @@ export interface SecretSource {
   from: SecretPlace;
 }
 
+/** The form of a variable's name, as the service takes it. */
+export const VARIABLE = new RegExp(`^[A-Za-z_][A-Za-z0-9_]{0,${LIMITS.envKeyChars - 1}}$`);
+
 export type Variables = (name: string) => string | undefined;
 
 const WAYS =
@@ -20,7 +24,10 @@ export function collectSecret(text: string, before: SecretSource[] = []): Secret
   const [, name = "", , place] = /^([^=]*)(=(.*))?$/s.exec(text) ?? [];
   const option = nth(before.length);
   // Not the parser's own error, which would repeat the text.
-  if (name === "") throw new UsageError(`${option}: expected NAME, NAME=@FILE or NAME=-`);
+  if (!VARIABLE.test(name))
+    throw new UsageError(
+      `${option}: expected NAME, NAME=@FILE or NAME=-; a name has letters, digits and _ alone, no digit first, and at most ${LIMITS.envKeyChars} characters`,
+    );
   const from = place === undefined ? { variable: name } : asPlace(place);
   if (from) return [...before, { name, from }];
   throw new UsageError(
@@ -61,7 +68,7 @@ export async function readSecrets(
 
 /** The value in a file, or on the standard input. A line end after it is not part of it. `what` begins an error. */
 export async function readSecretFile(what: string, file: string): Promise<string> {
-  const bytes = await readBytes(file);
+  const bytes = await readBytes(file).catch((error: UsageError) => unreadable(what, error.cause));
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     return text.replace(/\r?\n$/, "");
@@ -71,6 +78,12 @@ export async function readSecretFile(what: string, file: string): Promise<string
       "It cannot contain other bytes: give the file's base64.",
     );
   }
+}
+
+/** The path may be the secret itself, as in `--secret NAME=@ghp_…`: only the error's code is printed. */
+function unreadable(what: string, cause: unknown): never {
+  const code = cause instanceof Error && "code" in cause ? ` (${cause.code})` : "";
+  throw new UsageError(`${what}: the file with the value cannot be read${code}`);
 }
 
 function missing(index: number): never {

@@ -8,7 +8,7 @@ import { takeUnserved } from "../supervisor/lock.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
 import { moveHeadsAside } from "./kept-heads.ts";
-import { loadRows } from "./rows.ts";
+import { loadRows, UncertainLoad } from "./rows.ts";
 
 export interface PutRows {
   rows: number;
@@ -26,10 +26,14 @@ export async function putRows(
 ): Promise<PutRows | undefined> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
   return await withDatabase(config, command, async (url) => {
-    const put = await loadRows(url, file, { keepAside, unlessSchemaIs });
-    if (!put) return undefined;
     const heads = await moveHeadsAside(layoutOf(config.dataDir));
-    return { ...put, ...(heads !== undefined && { heads }) };
+    const put = await loadRows(url, file, { keepAside, unlessSchemaIs }).catch(async (error: unknown) => {
+      if (!(error instanceof UncertainLoad)) await heads?.putBack();
+      throw error;
+    });
+    if (put) return { ...put, ...(heads && { heads: heads.file }) };
+    await heads?.putBack();
+    return undefined;
   });
 }
 

@@ -8,6 +8,8 @@ import { listBoundWithMachine } from "./store.ts";
 
 /** Concurrent calls to the node. */
 const AT_ONCE = 8;
+/** A renewal ends by then, so that the next one is in time. What it did not send is wanted again by that one. */
+const PUSHES_MS = 8_000;
 
 export function keepLease(deps: PushDeps): Promise<void> {
   const running = renewals.get(deps.nodes);
@@ -26,9 +28,13 @@ const renewals = new WeakMap<PushDeps["nodes"], Promise<void>>();
 async function renew(deps: PushDeps): Promise<void> {
   const wanted = await deps.nodes.leaseConnections({ sessions: await listBoundWithMachine(deps.db) });
   const failures: unknown[] = [];
+  const over = AbortSignal.timeout(PUSHES_MS);
   const next = wanted.values();
   const work = async () => {
-    for (const id of next) await pushConnections(deps, id).catch((error: unknown) => failures.push(error));
+    for (const id of next) {
+      if (over.aborted) return;
+      await pushConnections(deps, id, over).catch((error: unknown) => failures.push(error));
+    }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   if (failures.length > 0) throw failures[0];

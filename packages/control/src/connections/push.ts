@@ -17,10 +17,14 @@ export type PushDeps = Pick<ConnectionDeps, "db" | "nodes" | "keyring">;
  * Resolves once the node, and its gateway where a machine runs, have the newest Connections of the session. The gateway
  * uses them under a lease alone: see `putInForce`.
  */
-export async function pushConnections(deps: PushDeps, sessionId: string): Promise<{ isLeased: boolean }> {
+export async function pushConnections(
+  deps: PushDeps,
+  sessionId: string,
+  over: AbortSignal,
+): Promise<{ isLeased: boolean }> {
   let opened = await readOpened(deps, sessionId);
   while (opened) {
-    const { version, is_leased } = await deps.nodes.putConnections(opened);
+    const { version, is_leased } = await deps.nodes.putConnections(opened, over);
     if (version <= opened.version) return { isLeased: is_leased };
     await overtake(deps, sessionId, version);
     opened = await readOpened(deps, sessionId);

@@ -125,8 +125,8 @@ export class NodeClient {
    * Answers once the gateway has them, if a machine of the session runs, with the version that the node has: a newer one if it
    * had that. Hazard: the body has credentials in the clear.
    */
-  async putConnections(connections: SessionConnections): Promise<ConnectionsKept> {
-    const signal = AbortSignal.timeout(NETWORK_MS);
+  async putConnections(connections: SessionConnections, over: AbortSignal): Promise<ConnectionsKept> {
+    const signal = AbortSignal.any([over, AbortSignal.timeout(NETWORK_MS)]);
     const answer = await this.#send("PUT", `connections/${connections.session_id}`, signal, connections);
     return parseAnswer(ConnectionsKept, answer);
   }

@@ -14,7 +14,7 @@ export async function startMachineOf(
   session: SessionRow,
   { machineId, spec, signal }: { machineId: string; spec: StartSpec; signal: AbortSignal },
 ): Promise<MachineStatus> {
-  await putInForceBeforeStart(deps, session);
+  await putInForceBeforeStart(deps, session, signal);
   const stateKey = await openStateKey(deps.keyring, session);
   return await withSnapshot(deps, spec.snapshot_id, signal, () =>
     deps.nodes.startMachine(machineId, spec, signal, stateKey),

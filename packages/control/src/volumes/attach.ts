@@ -49,13 +49,14 @@ async function saved(
   sessionId: string,
   write: (tx: Queries, sessionId: string) => Promise<VolumeRow | undefined>,
 ): Promise<void> {
-  await db.transaction().execute(async (tx) => {
+  const volume = await db.transaction().execute(async (tx) => {
     const row = await write(tx, sessionId);
-    if (!row) return;
+    if (!row) return undefined;
     const { org_id: orgId, project_id: projectId, id } = row;
     await appendEvent(tx, { type: "volume.saved", orgId, projectId, sessionId, data: { volume_id: id } });
+    return row;
   });
-  crashPoint("volume.given_back");
+  if (volume) crashPoint("volume.given_back");
 }
 
 /** A part of the sweep: takes volumes back from sessions that never run again, once no machine of theirs is left. */

@@ -285,6 +285,38 @@ describe("a new process of the node", () => {
     expect(connections.isLeased).toBe(false);
   });
 
+  it.each([
+    ["a gateway", true],
+    ["no gateway yet", false],
+  ])(
+    "has no lease, with %s, while the lease waits for Connections that it lacks",
+    async (_case, isConnected) => {
+      start("a");
+      if (isConnected) connect();
+      renew({ a: 1 });
+      expect(connections.isLeased).toBe(false);
+      const put = connections.put(of("a", 1));
+      expect(connections.isLeased).toBe(true);
+      if (!isConnected) connect();
+      await put;
+      expect(connections.isLeased).toBe(true);
+    },
+  );
+
+  it("has no lease for a gateway that has an earlier one, which is over", async () => {
+    const gateway = connect();
+    start("a");
+    renew({});
+    expect(gateway.take()).toEqual(["only", "lease 0"]);
+    vi.advanceTimersByTime(19_000);
+    renew({ a: 1 });
+    expect(connections.isLeased).toBe(true);
+    vi.advanceTimersByTime(1_000);
+    expect(connections.isLeased).toBe(false);
+    await connections.put(of("a", 1));
+    expect(connections.isLeased).toBe(true);
+  });
+
   it("sends no list before its first lease, so that the gateway keeps what it has", () => {
     start("a");
     const gateway = connect();

@@ -27,13 +27,12 @@ interface KnownSession {
 }
 
 interface Lease {
-  /** When control called (`performance.now()`). */
+  /** When it arrived from control (`performance.now()`). */
   at: number;
   /** Newest version of each session, by control. */
   versions: ReadonlyMap<string, number>;
   /** Sessions whose version the node lacks although the lease before this one listed it. */
   overdue: ReadonlySet<string>;
-  isSent: boolean;
 }
 
 export class Connections {
@@ -46,6 +45,8 @@ export class Connections {
   readonly #sent = new Map<string, { version: number; seq: number }>();
   /** The newest list of sessions that the gateway was sent on this connection, and the number of that line. */
   #sentOnly: { ids: string; seq: number } | undefined;
+  /** The newest lease that the gateway was sent on this connection. */
+  #sentLease: Lease | undefined;
   /** Sessions that have ended and still have a machine here. */
   readonly #ended = new Set<string>();
 
@@ -103,7 +104,7 @@ export class Connections {
     const isBehind = (id: string, leased = new Map<string, number>() as Lease["versions"]) =>
       this.#versionOf(id) < (leased.get(id) ?? 0);
     const overdue = new Set(others.filter((id) => isBehind(id, versions) && isBehind(id, before)));
-    this.#lease = { at: performance.now(), versions, overdue, isSent: false };
+    this.#lease = { at: performance.now(), versions, overdue };
     const here = this.#sessionsHere();
     for (const [id, known] of [...this.#known]) {
       const isNew = performance.now() - known.sentAt < COMPOSED_MS;
@@ -114,9 +115,14 @@ export class Connections {
     return others;
   }
 
-  /** Without a lease of control's the gateway injects nothing. */
+  /**
+   * Whether the connected gateway has a lease, without which it injects nothing. While none is connected: whether the next
+   * one gets a lease as soon as it connects.
+   */
   get isLeased(): boolean {
-    return this.#lease !== undefined && performance.now() - this.#lease.at < LEASE_MS;
+    const lease = this.stream.isConnected ? this.#sentLease : this.#lease;
+    if (!lease || performance.now() - lease.at >= LEASE_MS) return false;
+    return lease === this.#sentLease || !this.#isHeldBack(lease, this.#listFor(lease));
   }
 
   /** Call when a slot got a machine, or lost its machine. */
@@ -170,7 +176,7 @@ export class Connections {
   #restart(): void {
     this.#sent.clear();
     this.#sentOnly = undefined;
-    if (this.#lease) this.#lease.isSent = false;
+    this.#sentLease = undefined;
   }
 
   /**
@@ -186,12 +192,20 @@ export class Connections {
     // Before the first lease it is unknown which sessions the gateway has from the node's last process.
     const lease = this.#lease;
     if (!lease) return undefined;
-    const only = [...here].filter((id) => this.#mayBeAtGateway(id, lease)).sort();
+    const only = this.#listFor(lease, here);
     if (JSON.stringify(only) !== this.#sentOnly?.ids) return this.#onlyLine(only);
-    if (lease.isSent || only.some((id) => this.#versionOf(id) < (lease.versions.get(id) ?? 0)))
-      return undefined;
-    lease.isSent = true;
+    if (lease === this.#sentLease || this.#isHeldBack(lease, only)) return undefined;
+    this.#sentLease = lease;
     return lineOf({ type: "lease", age_ms: Math.round(performance.now() - lease.at) });
+  }
+
+  /** Ids of the sessions that the gateway may have, in a fixed order. */
+  #listFor(lease: Lease, here = this.#sessionsHere()): string[] {
+    return [...here].filter((id) => this.#mayBeAtGateway(id, lease)).sort();
+  }
+
+  #isHeldBack({ versions }: Lease, listed: readonly string[]): boolean {
+    return listed.some((id) => this.#versionOf(id) < (versions.get(id) ?? 0));
   }
 
   /**
