@@ -37,7 +37,7 @@ async function main(): Promise<void> {
   const unless = values["unless-schema"];
   const unlessSchemaIs = unless === undefined ? undefined : Number(unless);
   const loaded = await loadRows({ url, keepAside, unlessSchemaIs }, lines);
-  await writeLine(JSON.stringify(loaded ?? null));
+  await writeLine(JSON.stringify(loaded));
 }
 
 async function writeLine(line: string): Promise<void> {

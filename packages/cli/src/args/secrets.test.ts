@@ -63,6 +63,7 @@ test.each([
   [["MISSING"], "--secret number 1: the environment has no variable of that name"],
   [["FROM_ENV", "FROM_ENV"], "--secret number 2: an earlier --secret has the same name"],
   [["TOKEN=@/nonexistent"], "--secret number 1: the file with the value cannot be read (ENOENT)"],
+  [["TOKEN=@/"], "--secret number 1: the file with the value cannot be read (EISDIR)"],
   [["A=-", "B=-"], "--secret number 2: the standard input is the value of --secret number 1 already"],
 ])("%j is refused", async (options, message) => {
   await expect(read(...options)).rejects.toThrow(message);

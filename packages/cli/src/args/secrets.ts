@@ -68,7 +68,7 @@ export async function readSecrets(
 
 /** The value in a file, or on the standard input. A line end after it is not part of it. `what` begins an error. */
 export async function readSecretFile(what: string, file: string): Promise<string> {
-  const bytes = await readBytes(file).catch((error: UsageError) => unreadable(what, error.cause));
+  const bytes = await readBytes(file).catch((error: UsageError) => unreadable(what, error.cause ?? error));
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     return text.replace(/\r?\n$/, "");

@@ -7,39 +7,44 @@ import { layoutOf, makeBaseDirs } from "../supervisor/layout.ts";
 import { takeUnserved } from "../supervisor/lock.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
-import { moveHeadsAside } from "./kept-heads.ts";
-import { loadRows, UncertainLoad } from "./rows.ts";
+import { type MovedHeads, moveHeadsAside } from "./kept-heads.ts";
+import { loadRows } from "./rows.ts";
 
 export interface PutRows {
-  rows: number;
-  /** Name of the schema that the tables of before have now. */
+  /** Absent: the database was left as it is. */
+  rows?: number;
+  /** Name of the schema that the tables of before have now; of a database that was left as it is, the newest such schema. */
   aside?: string;
-  /** File with the heads of the audit log that were kept before. */
-  heads?: string;
+  /** The heads of the audit log that were kept for the tables of before. */
+  heads?: MovedHeads;
 }
 
-/** Undefined, and nothing changed, with `unlessSchemaIs` of the database's schema. */
+/** With `unlessSchemaIs` of the database's schema no row is changed. An earlier attempt may have died before it moved the heads. */
 export async function putRows(
   config: CliConfig,
   file: string,
   { keepAside, unlessSchemaIs }: { keepAside: "restore" | "update"; unlessSchemaIs?: number },
-): Promise<PutRows | undefined> {
+): Promise<PutRows> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
   return await withDatabase(config, command, async (url) => {
-    const heads = await moveHeadsAside(layoutOf(config.dataDir));
-    const put = await loadRows(url, file, { keepAside, unlessSchemaIs }).catch(async (error: unknown) => {
-      if (!(error instanceof UncertainLoad)) await heads?.putBack();
-      throw error;
-    });
-    if (put) return { ...put, ...(heads && { heads: heads.file }) };
-    await heads?.putBack();
-    return undefined;
+    const loaded = await loadRows(url, file, { keepAside, unlessSchemaIs });
+    const before = loaded.rows === undefined ? endOfSecond(loaded.aside) : Number.POSITIVE_INFINITY;
+    const heads = await moveHeadsAside(layoutOf(config.dataDir), { before });
+    return { ...loaded, ...(heads && { heads }) };
   });
+}
+
+/** The end of the second (ms) in the name of a schema that was kept: the service wrote no heads in it after the load. */
+function endOfSecond(aside = ""): number {
+  const time = aside.slice(-14).replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)$/, "$1-$2-$3T$4:$5:$6Z");
+  return (Date.parse(time) || 0) + 1_000;
 }
 
 /** Continues a sentence. */
 export function wordsOnHeads({ heads }: PutRows): string {
-  return heads === undefined ? "" : `; the audit log's heads of before are in ${heads}`;
+  if (!heads) return "";
+  if ("aside" in heads) return `; the audit log's heads of before are in ${heads.aside}`;
+  return `; ${heads.left} has heads of the audit log that these rows lack, and is not moved aside (${heads.why}): remove it before the service starts`;
 }
 
 async function withDatabase<T>(

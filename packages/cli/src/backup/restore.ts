@@ -168,8 +168,8 @@ async function put({ layout, place, force, file, dir, hasOwnRows }: Putting, man
   for (const written of [dataDir, path.join(dataDir, "pool"), postgresDir])
     if (existsSync(written)) await syncFileSystem(written);
   const aside = await finishRestore(layout, journal);
-  if (loaded?.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
-  return { rows: loaded?.rows ?? 0, unchanged, aside };
+  if (loaded.aside !== undefined) aside.push(`the schema ${loaded.aside} of the database`);
+  return { rows: loaded.rows ?? 0, unchanged, aside };
 }
 
 async function putRowsAndKeys(

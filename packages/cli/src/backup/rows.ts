@@ -68,8 +68,9 @@ interface LoadOptions {
 const argsOf = (keepAside: LoadOptions["keepAside"]) => (keepAside ? ["--keep-aside", keepAside] : []);
 
 interface LoadedRows {
-  rows: number;
-  /** Name of the schema that the tables of before have now. */
+  /** Absent: the database was left as it is. */
+  rows?: number;
+  /** Name of the schema that the tables of before have now; of a database that was left as it is, the newest such schema. */
   aside?: string;
 }
 
@@ -79,15 +80,12 @@ const UNCHANGED = 1;
 /** A load that may or may not have taken place: its process was killed, or the database did not answer at its end. */
 export class UncertainLoad extends CliError {}
 
-/**
- * Loads a dump: all of it, on disk, or nothing. With `keepAside`, tables that are there are kept under another schema.
- * Undefined where the database was left as it is.
- */
+/** Loads a dump: all of it, on disk, or nothing. With `keepAside`, tables that are there are kept under another schema. */
 export async function loadRows(
   url: string,
   file: string,
   { keepAside, unlessSchemaIs }: LoadOptions,
-): Promise<LoadedRows | undefined> {
+): Promise<LoadedRows> {
   await using handle = await openRows(file);
   const unless = unlessSchemaIs === undefined ? [] : ["--unless-schema", String(unlessSchemaIs)];
   const child = start(["load", ...argsOf(keepAside), ...unless], ["pipe", "pipe", "pipe", handle.fd]);
@@ -99,7 +97,7 @@ export async function loadRows(
       `cannot tell whether the database has the rows: ${err.split("\n").at(-1) || "the process that loads them was killed"}`,
     );
   await requireSuccess(ended, "load the database's rows");
-  return (JSON.parse(out) as LoadedRows | null) ?? undefined;
+  return JSON.parse(out) as LoadedRows;
 }
 
 /** Control's user owns the directory of the rows that were saved before an update, and could have put anything there. */

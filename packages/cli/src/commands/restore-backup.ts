@@ -81,6 +81,8 @@ async function restoreRows(call: Call, file: string, force: boolean): Promise<vo
     });
   const { config } = await withConfigInForce(call);
   const put = await putRows(config, file, { keepAside: "restore" });
-  const kept = put?.aside === undefined ? "" : `; the tables of before are in the schema ${put.aside}`;
-  call.print(put, () => `put ${put?.rows} rows back${kept}${put ? wordsOnHeads(put) : ""}`);
+  const kept = put.aside === undefined ? "" : `; the tables of before are in the schema ${put.aside}`;
+  if (put.heads && "left" in put.heads)
+    throw new CliError(`put ${put.rows} rows back${kept}${wordsOnHeads(put)}`);
+  call.print(put, () => `put ${put.rows} rows back${kept}${wordsOnHeads(put)}`);
 }

@@ -116,7 +116,10 @@ async function putSavedRowsBack(config: CliConfig, since: string): Promise<strin
   if (file === undefined) return undefined;
   const schema = schemaOf(file);
   const put = await putRows(config, file, { keepAside: "update", unlessSchemaIs: schema });
-  if (!put) return undefined;
+  if (put.rows === undefined)
+    return (
+      put.heads && `the rows of before the update were put back by an earlier attempt${wordsOnHeads(put)}`
+    );
   return `${put.rows} rows of before the update are back (schema ${schema}); those of the update are in the schema ${put.aside} of the database${wordsOnHeads(put)}`;
 }
 

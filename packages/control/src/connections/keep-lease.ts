@@ -2,14 +2,17 @@
  * Sends the node every few seconds the versions of all Connections that count, and then those that it lacks. Without this
  * lease its gateway stops injecting after 20 s: a revocation might not have arrived.
  */
-
+import { endsWithin } from "@vivarium/kit/clock";
 import { type PushDeps, pushConnections } from "./push.ts";
 import { listBoundWithMachine } from "./store.ts";
 
 /** Concurrent calls to the node. */
 const AT_ONCE = 8;
-/** A renewal ends by then, so that the next one is in time. What it did not send is wanted again by that one. */
-const PUSHES_MS = 8_000;
+/** For one session. The node answers or refuses within 5 s. */
+const PUSH_MS = 6_000;
+/** No push begins after this, so that the next renewal comes before the lease of this one is over, and sends the rest. */
+const BEGIN_MS = 10_000;
+const NEVER = new AbortController().signal;
 
 export function keepLease(deps: PushDeps): Promise<void> {
   const running = renewals.get(deps.nodes);
@@ -28,14 +31,19 @@ const renewals = new WeakMap<PushDeps["nodes"], Promise<void>>();
 async function renew(deps: PushDeps): Promise<void> {
   const wanted = await deps.nodes.leaseConnections({ sessions: await listBoundWithMachine(deps.db) });
   const failures: unknown[] = [];
-  const over = AbortSignal.timeout(PUSHES_MS);
   const next = wanted.values();
+  const began = performance.now();
   const work = async () => {
     for (const id of next) {
-      if (over.aborted) return;
-      await pushConnections(deps, id, over).catch((error: unknown) => failures.push(error));
+      if (performance.now() - began > BEGIN_MS) throw new Error("Connections are left for the next renewal");
+      await pushInTime(deps, id).catch((error: unknown) => failures.push(error));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   if (failures.length > 0) throw failures[0];
+}
+
+async function pushInTime(deps: PushDeps, sessionId: string): Promise<void> {
+  if (await endsWithin(PUSH_MS, pushConnections(deps, sessionId, NEVER))) return;
+  throw new Error(`the Connections of session ${sessionId} did not arrive in time`);
 }

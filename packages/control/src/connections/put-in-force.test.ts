@@ -1,6 +1,7 @@
 /** The first lease for the node's gateway, before the first sweep. */
-import { once } from "node:events";
+
 import type { ConnectionsKept, SessionConnections } from "@vivarium/contract/node";
+import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { type Control, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
@@ -48,22 +49,27 @@ test("a node that lost its lease has one again once a Connection is bound", asyn
   ).toContain(id);
 });
 
-/** Where the Connections of one session never arrive. */
-class OneStuck extends NodeClient {
-  stuck = "";
-  hasGivenUp = false;
+/** Where the Connections of one session do not arrive. */
+class OneLate extends NodeClient {
+  late = "";
+  /** The push of that session waits for it. */
+  until: Promise<void> = Promise.resolve();
+  /** The node has the lease once it was sent this often. */
+  renewals = 1;
 
   override async putConnections(sent: SessionConnections, over: AbortSignal): Promise<ConnectionsKept> {
-    if (sent.session_id !== this.stuck) return await super.putConnections(sent, over);
-    await once(over, "abort");
-    this.hasGivenUp = true;
-    throw new Error("the renewal is over");
+    if (sent.session_id === this.late)
+      await this.until.then(() => {
+        throw new Error("it cannot be sent");
+      });
+    const kept = await super.putConnections(sent, over);
+    return { ...kept, is_leased: control.node.leases.length >= this.renewals };
   }
 }
 
-test("a session waits a while for the lease, not until those of others arrive; and a renewal gives up before the lease ends", async () => {
+async function withOneLate() {
   const { databaseUrl, nodeSocket, kekSource } = control.settings;
-  const nodes = new OneStuck(nodeSocket);
+  const nodes = new OneLate(nodeSocket);
   const db = openDatabase({ url: databaseUrl, log: silentLog });
   onTestFinished(async () => {
     await nodes.close();
@@ -71,11 +77,36 @@ test("a session waits a while for the lease, not until those of others arrive; a
   });
   const { keyring } = await Keyring.load(kekSource);
   const own = await control.createLive({ connections: [CONNECTION] });
-  nodes.stuck = await control.createLive({ connections: [CONNECTION] });
-  control.node.connections.delete(nodes.stuck);
+  nodes.late = await control.createLive({ connections: [CONNECTION] });
+  control.node.connections.delete(nodes.late);
   control.node.leases.splice(0);
-  await putInForce({ db, nodes, keyring }, own);
-  expect([control.node.leases.length, nodes.hasGivenUp]).toEqual([1, false]);
-  await expect(keepLease({ db, nodes, keyring })).rejects.toThrow("the renewal is over");
-  expect(control.node.leases).toHaveLength(1);
+  return { deps: { db, nodes, keyring }, own };
+}
+
+/** As long as the lease of a gateway. */
+const LEASE_MS = 20_000 * SLOWNESS;
+
+test("a session waits a while for the lease, not until those of others arrive; and a renewal gives up before the lease ends", {
+  timeout: LEASE_MS,
+}, async () => {
+  const { deps, own } = await withOneLate();
+  const arrives = Promise.withResolvers<void>();
+  onTestFinished(() => arrives.resolve());
+  deps.nodes.until = arrives.promise;
+  deps.nodes.renewals = 2;
+  let isOver = false;
+  const renewal = keepLease(deps).finally(() => {
+    isOver = true;
+  });
+  const outcome = expect(renewal).rejects.toThrow("did not arrive in time");
+  await putInForce(deps, own);
+  expect([control.node.leases.length, isOver]).toEqual([1, false]);
+  await outcome;
+});
+
+test("a lease that waits for a session whose Connections cannot be sent is renewed at once, which leaves that one out", async () => {
+  const { deps, own } = await withOneLate();
+  deps.nodes.renewals = 2;
+  await putInForce(deps, own);
+  expect(control.node.leases).toHaveLength(2);
 });

@@ -1,11 +1,13 @@
 /** Brings a session's Connections into force on its node. */
-import { endsWithin } from "@vivarium/kit/clock";
+import { once } from "node:events";
+import { sleep } from "@vivarium/kit/clock";
 import type { SessionRow } from "../sessions/store.ts";
 import { keepLease } from "./keep-lease.ts";
 import { type PushDeps, pushConnections } from "./push.ts";
 
-/** How long a session waits for the lease, which comes after the Connections of all other sessions. */
+/** How long a session waits for the lease, which the node sends after the Connections of all other sessions. */
 const LEASE_MS = 5_000;
+const PAUSE_MS = 100;
 const NEVER = new AbortController().signal;
 
 /**
@@ -14,13 +16,14 @@ const NEVER = new AbortController().signal;
  * answered 502.
  */
 export async function putInForce(deps: PushDeps, sessionId: string, over = NEVER): Promise<void> {
-  const { isLeased } = await pushConnections(deps, sessionId, over);
-  // A failure is of another session, or of a node that is away: the sweep tries it again.
-  if (!isLeased)
-    await endsWithin(
-      LEASE_MS,
-      keepLease(deps).catch(() => {}),
-    );
+  const waiting = AbortSignal.any([over, AbortSignal.timeout(LEASE_MS)]);
+  for (;;) {
+    const { isLeased } = await pushConnections(deps, sessionId, over);
+    if (isLeased || waiting.aborted) return;
+    // A failure is of another session, which the second renewal leaves out, or of a node that is away.
+    const renewed = keepLease(deps).catch(() => sleep(PAUSE_MS, waiting));
+    await Promise.race([renewed, once(waiting, "abort")]);
+  }
 }
 
 /** Before a machine starts, so that it is not live without its Connections. */

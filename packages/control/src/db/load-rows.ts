@@ -20,7 +20,9 @@ interface LoadOptions {
 }
 
 interface Loaded {
-  rows: number;
+  /** Absent: the database was left as it is. */
+  rows?: number;
+  /** Name that the schema of before has now; of a database that was left as it is, the newest such schema. */
   aside?: string;
 }
 
@@ -33,13 +35,12 @@ export async function checkLoad({ url, keepAside }: LoadOptions): Promise<void> 
 
 /**
  * Makes the schema of the dump and fills it, in one transaction: at a death of any process the database has all of it or is
- * as it was. Returns the name that the schema of before has now; undefined, and nothing changed, with `unlessSchemaIs` of the
- * database's schema.
+ * as it was. With `unlessSchemaIs` of the database's schema nothing is changed.
  */
 export async function loadRows(
   { url, keepAside, unlessSchemaIs }: LoadOptions,
   lines: AsyncIterable<string>,
-): Promise<Loaded | undefined> {
+): Promise<Loaded> {
   const dump = lines[Symbol.asyncIterator]();
   const head = JSON.parse((await dump.next()).value ?? "null") as { schema: number } | null;
   if (typeof head?.schema !== "number") throw new Error("this is no dump of the database: it has no head");
@@ -52,7 +53,8 @@ export async function loadRows(
     // Also on a server whose commits may be lost with its power.
     await client.query("set local synchronous_commit = on");
     await lockSchema(client);
-    if (unlessSchemaIs !== undefined && (await readSchema(client)) === unlessSchemaIs) return undefined;
+    if (unlessSchemaIs !== undefined && (await readSchema(client)) === unlessSchemaIs)
+      return await findNewestAside(client);
     const aside = await moveOldAside(client, keepAside);
     await makeSchema(client, head.schema);
     const rows = await new Loader(client).load(dump);
@@ -133,6 +135,13 @@ async function moveOldAside(
   await client.query(`alter schema public rename to ${aside}`);
   await client.query("create schema public");
   return aside;
+}
+
+async function findNewestAside(client: pg.Client): Promise<{ aside?: string }> {
+  const { rows } = await client.query(
+    "select nspname as aside from pg_namespace where nspname ~ '^before_[a-z]+_[0-9]{14}$' order by right(nspname, 14) desc limit 1",
+  );
+  return rows[0] ?? {};
 }
 
 /** Reads the lines of one dump, and inserts rows a page at a time. */

@@ -49,14 +49,13 @@ async function saved(
   sessionId: string,
   write: (tx: Queries, sessionId: string) => Promise<VolumeRow | undefined>,
 ): Promise<void> {
-  const volume = await db.transaction().execute(async (tx) => {
+  await db.transaction().execute(async (tx) => {
     const row = await write(tx, sessionId);
-    if (!row) return undefined;
+    if (!row) return;
     const { org_id: orgId, project_id: projectId, id } = row;
     await appendEvent(tx, { type: "volume.saved", orgId, projectId, sessionId, data: { volume_id: id } });
-    return row;
   });
-  if (volume) crashPoint("volume.given_back");
+  crashPoint("volume.given_back");
 }
 
 /** A part of the sweep: takes volumes back from sessions that never run again, once no machine of theirs is left. */
