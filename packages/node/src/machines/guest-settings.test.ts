@@ -40,6 +40,14 @@ test("a changed file counts for the next session", async () => {
   expect(errors).toEqual([]);
 });
 
+test("a changed file counts for all sessions that start side by side after the change", async () => {
+  await write(variable("1"));
+  const settings = await GuestSettingsFile.open(file, log);
+  await write(variable("2"));
+  const side = await Promise.all([settings.current(), settings.current(), settings.current()]);
+  expect(side.map(({ variables }) => variables)).toEqual([{ A: "2" }, { A: "2" }, { A: "2" }]);
+});
+
 test.each([
   ["broken", () => write("{")],
   ["wrong", () => write('{"variables": {"A": "hunter2\\""}}')],

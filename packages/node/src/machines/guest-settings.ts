@@ -5,6 +5,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { type GuestSettings, NO_GUEST_SETTINGS, parseGuestSettings } from "@vivarium/contract/guest";
 import type { Log } from "@vivarium/kit/log";
+import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { messageOf } from "@vivarium/kit/unknown-error";
 
 export class GuestSettingsFile {
@@ -13,13 +14,15 @@ export class GuestSettingsFile {
   #settings = NO_GUEST_SETTINGS;
   /** Identifies the content that was read last, or failed to be. */
   #seen = "";
+  /** Sessions that start side by side after a change all wait for it to be read. */
+  readonly #reads = new SerialQueue();
 
   /** Rejects if the file is missing or wrong: a service must not start without the settings that it was given. */
   static async open(path: string | undefined, log: Log): Promise<GuestSettingsFile> {
     const file = new GuestSettingsFile(path, log);
     if (path === undefined) return file;
     try {
-      await file.#read(path);
+      await file.#readIfChanged(path);
     } catch (cause) {
       throw new Error(`VIV_GUEST_SETTINGS: ${path}: ${messageOf(cause)}`, { cause });
     }
@@ -33,7 +36,7 @@ export class GuestSettingsFile {
 
   async current(): Promise<GuestSettings> {
     if (this.#path !== undefined)
-      await this.#read(this.#path).catch((error: unknown) =>
+      await this.#readIfChanged(this.#path).catch((error: unknown) =>
         this.#log.error(
           { file: this.#path, why: messageOf(error) },
           "the settings for guests cannot be used; new sessions get the last ones that could",
@@ -42,7 +45,11 @@ export class GuestSettingsFile {
     return this.#settings;
   }
 
-  /** Reads the file if it has changed. The same failure rejects once. */
+  /** The same failure rejects once. */
+  async #readIfChanged(path: string): Promise<void> {
+    await this.#reads.run(() => this.#read(path));
+  }
+
   async #read(path: string): Promise<void> {
     const facts = await stat(path, { bigint: true }).catch((error: Error) => error);
     const seen =
