@@ -7,7 +7,6 @@ import { Client } from "@vivarium/sdk";
 import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
 import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/baselines.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
-import { SumsThread } from "../../packages/node/src/snapshots/sums-thread.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
@@ -20,8 +19,7 @@ const STAGES = ["queue", "disk", "load", "handshake"] as const;
 export async function findBaseline(facts: ServiceFacts, imagesDir: string): Promise<Loadable> {
   const qemu = await prepareQemuRoot(facts.dataDir);
   const log = createLog("bench", "error");
-  const sums = new SumsThread({ log });
-  const baselines = await findBaselines({ imagesDir, qemu, sums, log }).finally(() => sums.close());
+  const baselines = await findBaselines({ imagesDir, qemu, log });
   const baseline = baselines.get(baselineKey("base", "small"));
   if (!baseline) throw new Error(`no baseline of base/small in ${imagesDir}: run ./setup`);
   return baseline;

@@ -162,6 +162,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     pool.run(stopping.signal),
     removeLeftovers(deps, stopping.signal),
     snapshots.checkAll(),
+    baselines.checkAll(stopping.signal),
     keepHostNetwork({ host, gatewayUid, changes, log }, stopping.signal),
     keepFlowLog({ networks: network.networks, log: network.log, say: log }, stopping.signal),
   ];

@@ -71,8 +71,8 @@ interface Launch {
 }
 
 /**
- * Starts QEMU and loads the device state; a state without memory has none, and its guest will boot. Baselines are not
- * verified again after the daemon's start.
+ * Starts QEMU and loads the device state; a state without memory has none, and its guest will boot. Baselines of current
+ * versions are verified before, once.
  */
 export async function launch(deps: LaunchDeps, undo: UndoStack, input: Launch): Promise<Qemu> {
   const { dir, parent, isVerified, stateKey } = input;

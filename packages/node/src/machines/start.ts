@@ -37,7 +37,7 @@ const GATEWAY_KNOWS_MS = 1_000;
 /** Disk space that each start reserves until it ends. */
 export const DISK_PER_START_BYTES = 64 * MIB;
 
-/** Files to load. `isVerified`: a baseline of the current version, verified when the daemon read it. */
+/** Files to load. `isVerified`: a baseline of the current version, which this daemon has verified. */
 type Source = Loadable & { isVerified: boolean };
 
 /**
@@ -140,7 +140,7 @@ async function findParent(deps: MachineDeps, { spec, stateKey }: Wanted): Promis
     await deps.snapshots.noteUse(spec.snapshot_id);
     return { ...snapshot, isVerified: false };
   }
-  const baseline = await deps.baselines.find(baselineKey(spec.template, spec.size));
+  const baseline = await deps.baselines.findToLoad(baselineKey(spec.template, spec.size));
   if (baseline) return baseline;
   throw new NodeError(
     "template_unavailable",

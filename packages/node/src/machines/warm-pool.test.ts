@@ -7,6 +7,7 @@ import { WarmPool, type WarmPoolDeps } from "./warm-pool.ts";
 const SECOND = 1_000;
 const MAKE_MS = 1_500;
 const BASE = { dir: "/images/base", manifest: { template: "base", size: "small", mem_mb: 1024 } };
+const baselineAt = (dir: string) => (dir === BASE.dir ? BASE : undefined);
 const SEALED = {
   dir: "/snapshots/sealed",
   manifest: { template: "sealed", size: "small", mem_mb: 1024, sealed: { key_id: "1", label: "chk_1" } },
@@ -21,7 +22,7 @@ function poolWith(config: { warmMachines: number; maxWarmMachines: number }, mac
   const host = { freeBytes: 64 * GIB, there: 0, machines, made: [] as string[] };
   const deps = {
     config: { ...config, maxMachines: 10 },
-    baselines: { get: () => BASE, at: (dir: string) => (dir === BASE.dir ? BASE : undefined) },
+    baselines: { get: () => BASE, at: baselineAt, atToLoad: async (dir: string) => baselineAt(dir) },
     snapshots: {
       idOf: (dir: string) => [SAVED, SEALED].find((one) => one.dir === dir)?.manifest.template,
       check: async (id: string) => (id === "sealed" ? SEALED : SAVED),

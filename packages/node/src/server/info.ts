@@ -40,12 +40,12 @@ export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {
     limits_refused: deps.cgroups.refusal !== undefined,
     disk: await diskSpace(dir),
     has_disk_room: await deps.gate.hasSpace(DISK_PER_START_BYTES),
-    baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified, origin }) => ({
+    baselines: baselines.map(({ manifest: { template, size, version, created_at }, isCurrent, origin }) => ({
       template,
       size,
       version,
       created_at,
-      is_current: isVerified,
+      is_current: isCurrent,
       origin,
     })),
     warm: deps.pool.counts,

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { makeLoadable } from "../../test-support/loadable.ts";
 import { Baselines } from "./baselines.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
@@ -71,8 +71,59 @@ test("a template that set-up makes while the daemon runs is offered, and a known
   expect(baselines.get("data@3/small")).toBeUndefined();
   await setUp("data", "4");
   await baselines.notice();
-  expect(baselines.get("data/small")).toMatchObject({ manifest: { version: "4" }, isVerified: true });
+  expect(baselines.get("data/small")).toMatchObject({ manifest: { version: "4" }, isCurrent: true });
   expect(baselines.get("base/small")?.manifest.version).toBe("1");
+});
+
+describe("a current version", () => {
+  const damage = () =>
+    writeFile(path.join(imagesDir, "templates/base/1/small/layer.qcow2"), "other bytes of the same l");
+  const over = new AbortController().signal;
+
+  test("is verified before its first load, also of several at once, and not again", async () => {
+    await setUp("base", "1");
+    await baselines.read();
+    expect(baselines.get("base/small")).toMatchObject({ isCurrent: true, isVerified: false });
+    const found = [baselines.findToLoad("base/small"), baselines.findToLoad("base@1/small")];
+    for (const one of await Promise.all(found)) expect(one).toMatchObject({ isVerified: true });
+    await damage();
+    expect(await baselines.findToLoad("base/small")).toMatchObject({ isVerified: true });
+  });
+
+  test.each([
+    ["at its first load", () => baselines.findToLoad("base/small")],
+    [
+      "at the first load of its folder",
+      () => baselines.atToLoad(path.join(imagesDir, "templates/base/1/small")),
+    ],
+    ["some time after the start", () => baselines.checkAll(over, 0)],
+  ])("that is damaged is found %s, and not offered from then on", async (_when, find) => {
+    await setUp("base", "1");
+    await setUp("data", "1");
+    await damage();
+    await baselines.read();
+    expect(baselines.all).toHaveLength(2);
+    expect(await find()).toBeUndefined();
+    expect(baselines.all.map(({ manifest }) => manifest.template)).toEqual(["data"]);
+    expect(await baselines.findToLoad("base/small")).toBeUndefined();
+    expect(await baselines.findToLoad("data/small")).toBeDefined();
+  });
+
+  test("that is not loaded is verified some time after the start", async () => {
+    await setUp("base", "1");
+    await baselines.read();
+    await baselines.checkAll(over, 0);
+    expect(baselines.get("base/small")).toMatchObject({ isVerified: true });
+  });
+
+  test("of another QEMU is not offered at all", async () => {
+    await setUp("base", "1");
+    const other = { dir: "", buildId: "other", version: "10.0.0" };
+    const log = createLog("test", "silent");
+    const there = new Baselines({ imagesDir, dataDir: imagesDir, qemu: other, sums, log });
+    await there.read();
+    expect(there.all).toEqual([]);
+  });
 });
 
 test("a baseline has the origin of its template's version, and is offered without one if the file is missing or unreadable", async () => {

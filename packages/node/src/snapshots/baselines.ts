@@ -1,22 +1,33 @@
 /**
- * Finds the baselines of this node: one snapshot per template, version and size. The current version of each template
- * is verified when it is read, older versions, which are rarely used, at each load.
+ * Finds the baselines of this node: one snapshot per template, version and size. Those of the current version of each template
+ * are verified once, before their first load or some time after the daemon's start: together they have gigabytes, which a start
+ * would take long to read. Older versions, which are rarely used, are verified at each load.
  */
 import { existsSync } from "node:fs";
 import { readFile, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
 import { TemplateOrigin } from "@vivarium/contract/api";
 import { BuildId } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import { z } from "zod";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { idOfBaseline } from "./baseline-id.ts";
 import { assertFits } from "./fit.ts";
 import { foldersIn } from "./folder.ts";
-import { isolationOf, type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
-import type { SumsThread } from "./sums-thread.ts";
+import {
+  isolationOf,
+  type Loadable,
+  manifestPath,
+  readManifest,
+  requireLoader,
+  verifyFiles,
+} from "./manifest.ts";
+import { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
+  isCurrent: boolean;
+  /** Whether it was verified since this daemon read it. Never of an older version. */
   isVerified: boolean;
   /** The origin of its template version. */
   origin: TemplateOrigin;
@@ -33,6 +44,8 @@ interface BaselineDeps {
   log: Log;
 }
 
+/** After the daemon's start, when machines that start and saved states that are loaded need the disk and the processor most. */
+const CHECK_AFTER_MS = 120_000;
 /** Shortest time before the images are read again for a baseline that is not known. */
 const READ_AGAIN_MS = 5_000;
 
@@ -46,6 +59,8 @@ export class Baselines {
   #noticing: Promise<void> | undefined;
   /** How machines run that start from a build, by the folder of its baseline, whose manifest is read once for that. */
   #builtIsolation = new Map<string, "kvm" | "emulated">();
+  /** Verifications in progress, which all loads of the baseline wait for. */
+  readonly #checks = new Map<Baseline, Promise<void>>();
 
   constructor(deps: BaselineDeps) {
     this.#deps = deps;
@@ -100,6 +115,61 @@ export class Baselines {
     return this.get(key);
   }
 
+  /** As `find`, for a load. Undefined also for a baseline that turns out to be damaged, which is not offered from then on. */
+  async findToLoad(key: string): Promise<Baseline | undefined> {
+    const found = await this.find(key);
+    return found && (await this.#checked(found));
+  }
+
+  /** As `at`, for a load. */
+  async atToLoad(dir: string): Promise<Baseline | undefined> {
+    const found = this.at(dir);
+    return found && (await this.#checked(found));
+  }
+
+  /**
+   * Verifies the current versions that were not loaded by then, one after the other, so that damage is known before somebody
+   * needs them.
+   */
+  async checkAll(over: AbortSignal, afterMs = CHECK_AFTER_MS): Promise<void> {
+    await sleep(afterMs, over);
+    // A thread of its own: captures, whose guests are stopped meanwhile, must not wait for gigabytes.
+    const sums = new SumsThread({ log: this.#deps.log });
+    const stop = () => void sums.close();
+    over.addEventListener("abort", stop, { once: true });
+    for (const baseline of this.all) if (!over.aborted) await this.#checked(baseline, { sums, over });
+    over.removeEventListener("abort", stop);
+    await sums.close();
+  }
+
+  async #checked(
+    baseline: Baseline,
+    { sums, over }: { sums: SumsThread; over?: AbortSignal } = this.#deps,
+  ): Promise<Baseline | undefined> {
+    if (!baseline.isCurrent || baseline.isVerified) return baseline;
+    const check = this.#checks.get(baseline) ?? this.#check(baseline, sums, over);
+    this.#checks.set(baseline, check);
+    return await check.then(
+      () => baseline,
+      () => undefined,
+    );
+  }
+
+  async #check(baseline: Baseline, sums: SumsThread, over?: AbortSignal): Promise<void> {
+    try {
+      await verifyFiles(sums, baseline);
+      baseline.isVerified = true;
+    } catch (error) {
+      // The thread was closed with the daemon.
+      if (over?.aborted) throw error;
+      refused(this.#deps.log, baseline.dir, error as Error);
+      for (const [key, known] of this.#known) if (known === baseline) this.#known.delete(key);
+      throw error;
+    } finally {
+      this.#checks.delete(baseline);
+    }
+  }
+
   /** The baseline that has this id, of a template or of a build. */
   async withId(id: string): Promise<Baseline | undefined> {
     const isIt = ({ manifest }: Baseline) => idOfBaseline(manifest) === id;
@@ -127,7 +197,7 @@ export class Baselines {
     const manifest = await readManifest(dir).catch(() => undefined);
     if (!manifest || !(await isReady(path.dirname(dir)))) return undefined;
     assertFits(manifest);
-    return { dir, manifest, isVerified: false, origin: {} };
+    return { dir, manifest, isCurrent: false, isVerified: false, origin: {} };
   }
 
   /** How machines run that start from builds, one word for each of their baselines. */
@@ -151,21 +221,23 @@ export class Baselines {
   /** All baselines, current versions first, which a create without a version gets. */
   get all(): Baseline[] {
     const there = [...new Set(this.#known.values())].filter(isThere);
-    return there.toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
+    return there.toSorted((a, b) => Number(b.isCurrent) - Number(a.isCurrent));
   }
 }
 
 /** Whether the baseline still exists: set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
-export async function findBaselines(deps: Omit<BaselineDeps, "dataDir">): Promise<ByKey> {
+type FindDeps = Pick<BaselineDeps, "imagesDir" | "qemu" | "log">;
+
+export async function findBaselines(deps: FindDeps): Promise<ByKey> {
   const found: ByKey = new Map();
   for (const template of await list(path.join(deps.imagesDir, "templates")))
     for (const [key, baseline] of await findBaselinesOf(deps, template)) found.set(key, baseline);
   return found;
 }
 
-async function findBaselinesOf(deps: Omit<BaselineDeps, "dataDir">, template: string): Promise<ByKey> {
+async function findBaselinesOf(deps: FindDeps, template: string): Promise<ByKey> {
   const found: ByKey = new Map();
   const folder = path.join(deps.imagesDir, "templates", template);
   const current = await realpath(path.join(folder, "current")).catch(() => null);
@@ -181,7 +253,7 @@ async function findBaselinesOf(deps: Omit<BaselineDeps, "dataDir">, template: st
 }
 
 async function baselinesIn(
-  { qemu, sums, log }: Omit<BaselineDeps, "dataDir">,
+  { qemu, log }: FindDeps,
   version: string,
   isCurrent: boolean,
 ): Promise<Baseline[]> {
@@ -196,13 +268,17 @@ async function baselinesIn(
     if (manifest === null) continue;
     try {
       assertFits(manifest);
-      if (isCurrent) await verifyLoadable({ qemu, sums }, { dir, manifest });
-      found.push({ dir, manifest, isVerified: isCurrent, origin });
+      if (isCurrent) requireLoader(qemu, manifest);
+      found.push({ dir, manifest, isCurrent, isVerified: false, origin });
     } catch (error) {
-      log.error({ dir, reason: (error as Error).message }, "baseline refused; bake it again");
+      refused(log, dir, error as Error);
     }
   }
   return found;
+}
+
+function refused(log: Log, dir: string, { message }: Error): void {
+  log.error({ dir, reason: message }, "baseline refused; bake it again");
 }
 
 /** Folder of the builds, each of which is the folder of a template once it is ready. */

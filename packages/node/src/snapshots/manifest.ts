@@ -183,11 +183,16 @@ export async function verifyLoadable(
   { qemu, sums }: { qemu: QemuRoot; sums: SumsThread },
   { dir, manifest }: Loadable,
 ): Promise<void> {
+  requireLoader(qemu, manifest);
+  await verifyFiles(sums, { dir, manifest });
+}
+
+/** Throws `UnusableSnapshot` if this host has not the QEMU or the devices that the state was made with. */
+export function requireLoader(qemu: QemuRoot, manifest: Manifest): void {
   if (rootOf(qemu, manifest.qemu_build) === undefined)
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
-  await verifyFiles(sums, { dir, manifest });
 }
 
 /** The part of `verifyLoadable` about the files alone, which is the same on every host. */
