@@ -119,7 +119,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     log,
   });
   const sums = new SumsThread({ log });
-  const baselines = new Baselines({ imagesDir: config.imagesDir, dataDir: config.dataDir, qemu, sums, log });
+  const baselines = new Baselines({ imagesDir: config.imagesDir, dataDir: config.dataDir, qemu, log });
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
@@ -188,6 +188,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
       await sums.close();
+      await baselines.close();
       await gatewayServer.close();
       await releaseSlots();
     },

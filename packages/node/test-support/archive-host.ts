@@ -32,7 +32,7 @@ export class ArchiveHost implements AsyncDisposable {
   readonly sums = new SumsThread({ log });
   readonly snapshots = new SnapshotTable({ dataDir: this.dir, log });
   readonly baselines = new Baselines({
-    ...{ imagesDir: this.imagesDir, dataDir: this.dir, qemu: QEMU, sums: this.sums, log },
+    ...{ imagesDir: this.imagesDir, dataDir: this.dir, qemu: QEMU, log },
   });
   readonly archives: Archives;
 

@@ -8,7 +8,7 @@ import { takeUnserved } from "../supervisor/lock.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { databasePlace, startDatabase } from "./database.ts";
 import { type MovedHeads, moveHeadsAside } from "./kept-heads.ts";
-import { loadRows } from "./rows.ts";
+import { loadRows, UncertainLoad } from "./rows.ts";
 
 export interface PutRows {
   /** Absent: the database was left as it is. */
@@ -27,7 +27,12 @@ export async function putRows(
 ): Promise<PutRows> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
   return await withDatabase(config, command, async (url) => {
-    const loaded = await loadRows(url, file, { keepAside, unlessSchemaIs });
+    const load = () => loadRows(url, file, { keepAside, unlessSchemaIs });
+    const loaded = await load().catch((error: unknown) => {
+      // The same load again finds out which of both it was.
+      if (error instanceof UncertainLoad && unlessSchemaIs !== undefined) return load();
+      throw error;
+    });
     const before = loaded.rows === undefined ? endOfSecond(loaded.aside) : Number.POSITIVE_INFINITY;
     const heads = await moveHeadsAside(layoutOf(config.dataDir), { before });
     return { ...loaded, ...(heads && { heads }) };

@@ -6,7 +6,7 @@ import { keepLease } from "./keep-lease.ts";
 import { type PushDeps, pushConnections } from "./push.ts";
 
 /** How long a session waits for the lease, which the node sends after the Connections of all other sessions. */
-const LEASE_MS = 5_000;
+const LEASE_MS = 4_000;
 const PAUSE_MS = 100;
 const NEVER = new AbortController().signal;
 
@@ -21,8 +21,8 @@ export async function putInForce(deps: PushDeps, sessionId: string, over = NEVER
     const { isLeased } = await pushConnections(deps, sessionId, over);
     if (isLeased || waiting.aborted) return;
     // A failure is of another session, which the second renewal leaves out, or of a node that is away.
-    const renewed = keepLease(deps).catch(() => sleep(PAUSE_MS, waiting));
-    await Promise.race([renewed, once(waiting, "abort")]);
+    const renewed = keepLease(deps).catch(() => {});
+    await Promise.race([renewed.then(() => sleep(PAUSE_MS, waiting)), once(waiting, "abort")]);
   }
 }
 

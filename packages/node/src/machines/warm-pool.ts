@@ -227,7 +227,7 @@ export class WarmPool {
 
   async #sourceAt(dir: string): Promise<WarmSource | undefined> {
     const { baselines, snapshots } = this.#deps;
-    const baseline = await baselines.atToLoad(dir);
+    const baseline = await baselines.atToLoad(dir).catch(() => undefined);
     if (baseline) return { ...baseline, isOurs: true };
     const id = snapshots.idOf(dir);
     const saved = id === undefined ? undefined : await snapshots.check(id).catch(() => undefined);

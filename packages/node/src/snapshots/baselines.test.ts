@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
@@ -6,20 +6,17 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { makeLoadable } from "../../test-support/loadable.ts";
 import { Baselines } from "./baselines.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
-import { SumsThread } from "./sums-thread.ts";
 
 let imagesDir: string;
-let sums: SumsThread;
 let baselines: Baselines;
 beforeEach(async () => {
   imagesDir = await mkdtemp(path.join(tmpdir(), "images-"));
   const qemu = { dir: "", buildId: "build", version: "10.0.0" };
   const log = createLog("test", "silent");
-  sums = new SumsThread({ log });
-  baselines = new Baselines({ imagesDir, dataDir: imagesDir, qemu, sums, log });
+  baselines = new Baselines({ imagesDir, dataDir: imagesDir, qemu, log });
 });
 afterEach(async () => {
-  await sums.close();
+  await baselines.close();
   await rm(imagesDir, { recursive: true, force: true });
 });
 
@@ -87,6 +84,19 @@ describe("a current version", () => {
     const found = [baselines.findToLoad("base/small"), baselines.findToLoad("base@1/small")];
     for (const one of await Promise.all(found)) expect(one).toMatchObject({ isVerified: true });
     await damage();
+    await baselines.read();
+    expect(await baselines.findToLoad("base/small")).toMatchObject({ isVerified: true });
+  });
+
+  test("is no worse for a verification that could not read it", async () => {
+    await setUp("base", "1");
+    await baselines.read();
+    const file = path.join(imagesDir, "templates/base/1/small/layer.qcow2");
+    await rename(file, `${file}.kept`);
+    await mkdir(file);
+    await expect(baselines.findToLoad("base/small")).rejects.toThrow("EISDIR");
+    await rmdir(file);
+    await rename(`${file}.kept`, file);
     expect(await baselines.findToLoad("base/small")).toMatchObject({ isVerified: true });
   });
 
@@ -104,6 +114,9 @@ describe("a current version", () => {
     await baselines.read();
     expect(baselines.all).toHaveLength(2);
     expect(await find()).toBeUndefined();
+    await baselines.notice();
+    expect(baselines.all.map(({ manifest }) => manifest.template)).toEqual(["data"]);
+    await baselines.read();
     expect(baselines.all.map(({ manifest }) => manifest.template)).toEqual(["data"]);
     expect(await baselines.findToLoad("base/small")).toBeUndefined();
     expect(await baselines.findToLoad("data/small")).toBeDefined();
@@ -120,7 +133,7 @@ describe("a current version", () => {
     await setUp("base", "1");
     const other = { dir: "", buildId: "other", version: "10.0.0" };
     const log = createLog("test", "silent");
-    const there = new Baselines({ imagesDir, dataDir: imagesDir, qemu: other, sums, log });
+    const there = new Baselines({ imagesDir, dataDir: imagesDir, qemu: other, log });
     await there.read();
     expect(there.all).toEqual([]);
   });

@@ -18,11 +18,13 @@ import { foldersIn } from "./folder.ts";
 import {
   isolationOf,
   type Loadable,
+  lacksFile,
   manifestPath,
   readManifest,
   requireLoader,
   verifyFiles,
 } from "./manifest.ts";
+import { UnusableSnapshot } from "./page-sums.ts";
 import { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
@@ -40,7 +42,6 @@ interface BaselineDeps {
   imagesDir: string;
   dataDir: string;
   qemu: QemuRoot;
-  sums: SumsThread;
   log: Log;
 }
 
@@ -61,6 +62,10 @@ export class Baselines {
   #builtIsolation = new Map<string, "kvm" | "emulated">();
   /** Verifications in progress, which all loads of the baseline wait for. */
   readonly #checks = new Map<Baseline, Promise<void>>();
+  /** Not that of the captures, whose guests are stopped meanwhile: they must not wait for the gigabytes of a baseline. */
+  #thread: SumsThread | undefined;
+  /** By folder, the manifests of damaged baselines. One that is baked again has another. */
+  readonly #refused = new Map<string, string>();
 
   constructor(deps: BaselineDeps) {
     this.#deps = deps;
@@ -68,7 +73,13 @@ export class Baselines {
 
   async read(): Promise<void> {
     this.#readAt = Date.now();
-    this.#known = await findBaselines(this.#deps);
+    const before = new Map([...this.#known.values()].map((baseline) => [baseline.dir, baseline]));
+    const found = this.#offered(await findBaselines(this.#deps));
+    this.#known = new Map(found.map(([key, baseline]) => [key, keep(before.get(baseline.dir), baseline)]));
+  }
+
+  #offered(found: ByKey): [string, Baseline][] {
+    return [...found].filter(([, { dir, manifest }]) => this.#refused.get(dir) !== JSON.stringify(manifest));
   }
 
   /**
@@ -93,7 +104,7 @@ export class Baselines {
       const version = `${template}@${current}`;
       if (current === undefined || offered.has(template) || this.#noticed.has(version)) continue;
       this.#noticed.add(version);
-      for (const [key, baseline] of await findBaselinesOf(this.#deps, template))
+      for (const [key, baseline] of this.#offered(await findBaselinesOf(this.#deps, template)))
         this.#known.set(key, baseline);
     }
   }
@@ -117,14 +128,12 @@ export class Baselines {
 
   /** As `find`, for a load. Undefined also for a baseline that turns out to be damaged, which is not offered from then on. */
   async findToLoad(key: string): Promise<Baseline | undefined> {
-    const found = await this.find(key);
-    return found && (await this.#checked(found));
+    return await this.#verified(await this.find(key));
   }
 
   /** As `at`, for a load. */
   async atToLoad(dir: string): Promise<Baseline | undefined> {
-    const found = this.at(dir);
-    return found && (await this.#checked(found));
+    return await this.#verified(this.at(dir));
   }
 
   /**
@@ -133,41 +142,54 @@ export class Baselines {
    */
   async checkAll(over: AbortSignal, afterMs = CHECK_AFTER_MS): Promise<void> {
     await sleep(afterMs, over);
-    // A thread of its own: captures, whose guests are stopped meanwhile, must not wait for gigabytes.
-    const sums = new SumsThread({ log: this.#deps.log });
-    const stop = () => void sums.close();
-    over.addEventListener("abort", stop, { once: true });
-    for (const baseline of this.all) if (!over.aborted) await this.#checked(baseline, { sums, over });
-    over.removeEventListener("abort", stop);
-    await sums.close();
+    for (const baseline of this.all) {
+      if (over.aborted) return;
+      await this.#verified(baseline).catch((err: unknown) =>
+        this.#deps.log.warn({ err, dir: baseline.dir }, "a baseline is verified at its first load only"),
+      );
+    }
+    await this.close();
   }
 
-  async #checked(
-    baseline: Baseline,
-    { sums, over }: { sums: SumsThread; over?: AbortSignal } = this.#deps,
-  ): Promise<Baseline | undefined> {
-    if (!baseline.isCurrent || baseline.isVerified) return baseline;
-    const check = this.#checks.get(baseline) ?? this.#check(baseline, sums, over);
+  /** Ends the thread that verifies; another verification starts it again. */
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#checks.values());
+    const thread = this.#thread;
+    this.#thread = undefined;
+    await thread?.close();
+  }
+
+  async #verified(baseline: Baseline | undefined): Promise<Baseline | undefined> {
+    if (!baseline?.isCurrent || baseline.isVerified) return baseline;
+    const check = this.#checks.get(baseline) ?? this.#check(baseline);
     this.#checks.set(baseline, check);
     return await check.then(
       () => baseline,
-      () => undefined,
+      (error: unknown) => {
+        if (this.#refused.has(baseline.dir)) return undefined;
+        throw error;
+      },
     );
   }
 
-  async #check(baseline: Baseline, sums: SumsThread, over?: AbortSignal): Promise<void> {
+  async #check(baseline: Baseline): Promise<void> {
+    this.#thread ??= new SumsThread({ log: this.#deps.log });
     try {
-      await verifyFiles(sums, baseline);
+      await verifyFiles(this.#thread, baseline);
       baseline.isVerified = true;
     } catch (error) {
-      // The thread was closed with the daemon.
-      if (over?.aborted) throw error;
-      refused(this.#deps.log, baseline.dir, error as Error);
-      for (const [key, known] of this.#known) if (known === baseline) this.#known.delete(key);
+      // Otherwise it could not be read now, which says nothing of it.
+      if (error instanceof UnusableSnapshot || lacksFile(baseline)) this.#refuse(baseline, error as Error);
       throw error;
     } finally {
       this.#checks.delete(baseline);
     }
+  }
+
+  #refuse(baseline: Baseline, error: Error): void {
+    logRefused(this.#deps.log, baseline.dir, error);
+    this.#refused.set(baseline.dir, JSON.stringify(baseline.manifest));
+    for (const [key, known] of this.#known) if (known === baseline) this.#known.delete(key);
   }
 
   /** The baseline that has this id, of a template or of a build. */
@@ -225,6 +247,12 @@ export class Baselines {
   }
 }
 
+/** The object that was read before, which may be verified, if its files are still the same. */
+function keep(before: Baseline | undefined, now: Baseline): Baseline {
+  const isSame = before !== undefined && JSON.stringify(before.manifest) === JSON.stringify(now.manifest);
+  return isSame ? Object.assign(before, { isCurrent: now.isCurrent, origin: now.origin }) : now;
+}
+
 /** Whether the baseline still exists: set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
@@ -271,13 +299,13 @@ async function baselinesIn(
       if (isCurrent) requireLoader(qemu, manifest);
       found.push({ dir, manifest, isCurrent, isVerified: false, origin });
     } catch (error) {
-      refused(log, dir, error as Error);
+      logRefused(log, dir, error as Error);
     }
   }
   return found;
 }
 
-function refused(log: Log, dir: string, { message }: Error): void {
+function logRefused(log: Log, dir: string, { message }: Error): void {
   log.error({ dir, reason: message }, "baseline refused; bake it again");
 }
 

@@ -34,7 +34,7 @@ export async function describeSnapshot(deps: Described, found: Loadable): Promis
 
 async function findOwn({ baselines }: Described, manifest: Manifest): Promise<Loadable | undefined> {
   const key = keyOfBaseline(manifest);
-  // A baseline that is not known is looked for among the builds alone: the images are read again with every byte.
+  // A baseline that is not known is looked for among the builds alone: all manifests of the images are read again.
   return key.includes("@") ? baselines.get(key) : await baselines.find(key).catch(() => undefined);
 }
 

@@ -3,6 +3,7 @@
  * disk, the layers below it, and a manifest that is renamed into place after everything else is on disk. Baselines and
  * saved sessions have the same form. QEMU accepts damaged state silently, so the manifest describes each file.
  */
+import { existsSync } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
@@ -193,6 +194,11 @@ export function requireLoader(qemu: QemuRoot, manifest: Manifest): void {
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
+}
+
+/** Whether a file is missing of a state that is there. */
+export function lacksFile({ dir, manifest }: Loadable): boolean {
+  return existsSync(dir) && !filesOf(manifest).every((name) => existsSync(path.join(dir, name)));
 }
 
 /** The part of `verifyLoadable` about the files alone, which is the same on every host. */

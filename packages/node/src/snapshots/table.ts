@@ -10,7 +10,7 @@ import { NodeError } from "../node-error.ts";
 import { isBaselineId } from "./baseline-id.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
-import { entryOf, filesOf, isolationOf, type Loadable, readManifest } from "./manifest.ts";
+import { entryOf, filesOf, isolationOf, type Loadable, lacksFile, readManifest } from "./manifest.ts";
 import { UnusableSnapshot } from "./page-sums.ts";
 
 export class SnapshotTable {
@@ -176,9 +176,6 @@ export class SnapshotTable {
     this.#log.error({ snapshot: path.basename(dir), err }, "a snapshot is damaged and cannot be loaded");
   }
 }
-
-const lacksFile = ({ dir, manifest }: Loadable) =>
-  existsSync(dir) && !filesOf(manifest).every((name) => existsSync(path.join(dir, name)));
 
 const damagedError = (why: string, cause?: unknown) =>
   new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });
