@@ -291,7 +291,11 @@ test.each(FETCHES)(
   "aborting an upload ends the request and lets go of the source, over %s",
   async (_name, fetch) => {
     const { promise: broken, resolve: breakOff } = Promise.withResolvers<void>();
-    const { session } = await serve((request) => void request.on("close", breakOff).resume(), { fetch });
+    const { promise: arrived, resolve: arrive } = Promise.withResolvers<void>();
+    const { session } = await serve(
+      (request) => void request.on("close", breakOff).once("data", arrive).resume(),
+      { fetch },
+    );
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const abort = new AbortController();
     async function* pieces() {
@@ -305,7 +309,8 @@ test.each(FETCHES)(
       }
     }
     const upload = session.files.upload("p", pieces(), { signal: abort.signal });
-    setTimeout(() => abort.abort(), 100);
+    // A request that is aborted before it arrives has no end there.
+    void arrived.then(() => abort.abort());
     await expect(upload).rejects.toMatchObject({ name: "AbortError" });
     await broken;
     await released;
