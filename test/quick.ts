@@ -15,8 +15,8 @@ export const QUICK = [
 
 /**
  * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
- * peers that take long, of the kernel's rules, of archives, caps, keys, object stores, the audit log and kernels of code in all their cases, and of whole
- * services.
+ * peers that take long, of the kernel's rules, of archives, caps, keys, object stores, the audit log and kernels of code in all
+ * their cases, and of whole services.
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",

@@ -1,5 +1,4 @@
 /** The first lease for the node's gateway, before the first sweep. */
-
 import type { ConnectionsKept, SessionConnections } from "@vivarium/contract/node";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";

@@ -79,13 +79,16 @@ export class Baselines {
   }
 
   #offered(found: ByKey): [string, Baseline][] {
-    return [...found].filter(([, { dir, manifest }]) => this.#refused.get(dir) !== JSON.stringify(manifest));
+    return [...found].filter(([, baseline]) => !this.#isRefused(baseline));
+  }
+
+  #isRefused({ dir, manifest }: Baseline): boolean {
+    return this.#refused.get(dir) === JSON.stringify(manifest);
   }
 
   /**
    * Offers templates that set-up has made since the daemon started. What is offered already stays as it is: a version that
-   * became current meanwhile may be one for a QEMU that this daemon does not use. Reading takes seconds, so nobody waits for it
-   * but tests.
+   * became current meanwhile may be one for a QEMU that this daemon does not use. Nobody waits for it but tests.
    */
   notice(): Promise<void> {
     this.#noticing ??= this.#notice()
@@ -166,7 +169,7 @@ export class Baselines {
     return await check.then(
       () => baseline,
       (error: unknown) => {
-        if (this.#refused.has(baseline.dir)) return undefined;
+        if (this.#isRefused(baseline)) return undefined;
         throw error;
       },
     );
