@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { readOrigin } from "../packages/node/src/snapshots/baselines.ts";
+import { readOrigin } from "../packages/node/src/snapshots/find-baselines.ts";
 
 const run = promisify(execFile);
 const VERSION = "2027.03.01-0123abcd";

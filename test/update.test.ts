@@ -3,8 +3,9 @@ import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/pro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { putRows } from "../packages/cli/src/backup/put-rows.ts";
+import { loadRows, UncertainLoad } from "../packages/cli/src/backup/rows.ts";
 import { readConfig } from "../packages/cli/src/config.ts";
 import { prepareUpdate } from "../packages/cli/src/update/prepare.ts";
 import { migrate } from "../packages/control/src/db/migrate.ts";
@@ -114,4 +115,26 @@ test("saved rows are put back, unless the database still has their schema", asyn
   await query("update orgs set name = 'later'");
   expect(await put()).toMatchObject({ aside: expect.stringMatching(/^before_update_\d+$/) });
   expect([await schemaNow(), await query("select name from orgs")]).toEqual([OLD_SCHEMA, [{ name: "a" }]]);
+});
+
+test("a load that may or may not have taken place is repeated once, and rows that are back stay", async () => {
+  await query("insert into orgs (id, name, concurrent_sessions) values ('org_a', 'a', 10)");
+  const file = await saveRows(url, join(folder, "control"), OLD_SCHEMA);
+  const db = openDatabase({ url, log: silentLog });
+  await migrate(db).finally(() => db.destroy());
+  const options = { keepAside: "update", unlessSchemaIs: OLD_SCHEMA } as const;
+  const uncertain = new UncertainLoad("the process that loads them was killed");
+  const losesAnswers = (loads: number) => {
+    const load = vi.fn(loadRows);
+    for (let lost = 0; lost < loads; lost++)
+      load.mockImplementationOnce((...given) => loadRows(...given).then(() => Promise.reject(uncertain)));
+    return load;
+  };
+  const once = losesAnswers(1);
+  expect(await putRows(config(), file, options, once)).toEqual({
+    aside: expect.stringMatching(/^before_update_\d+$/),
+  });
+  expect(once).toHaveBeenCalledTimes(2);
+  expect([await schemaNow(), await query("select name from orgs")]).toEqual([OLD_SCHEMA, [{ name: "a" }]]);
+  await expect(putRows(config(), file, options, losesAnswers(2))).rejects.toThrow(uncertain);
 });

@@ -5,7 +5,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
 import { Client } from "@vivarium/sdk";
 import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
-import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/baselines.ts";
+import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/find-baselines.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";

@@ -24,10 +24,11 @@ export async function putRows(
   config: CliConfig,
   file: string,
   { keepAside, unlessSchemaIs }: { keepAside: "restore" | "update"; unlessSchemaIs?: number },
+  loadInto = loadRows,
 ): Promise<PutRows> {
   const command = keepAside === "update" ? "viv install" : "viv restore-backup";
   return await withDatabase(config, command, async (url) => {
-    const load = () => loadRows(url, file, { keepAside, unlessSchemaIs });
+    const load = () => loadInto(url, file, { keepAside, unlessSchemaIs });
     const loaded = await load().catch((error: unknown) => {
       // The same load again finds out which of both it was.
       if (error instanceof UncertainLoad && unlessSchemaIs !== undefined) return load();

@@ -7,7 +7,7 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { KeyedQueue } from "@vivarium/kit/keyed-queue";
 import { removeHalfRemoved, removeInSteps } from "../disks/remove-folder.ts";
 import { NodeError } from "../node-error.ts";
-import { buildsDir } from "../snapshots/baselines.ts";
+import { buildsDir } from "../snapshots/built-baselines.ts";
 import { type Build, become } from "./build.ts";
 import { BuildLog } from "./build-log.ts";
 import type { BuildDeps } from "./deps.ts";

@@ -15,7 +15,7 @@ import { UndoStack } from "@vivarium/kit/undo-stack";
 import { AgentClient } from "../guest/client.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import { NodeError } from "../node-error.ts";
-import { baselineKey } from "../snapshots/baselines.ts";
+import { baselineKey } from "../snapshots/find-baselines.ts";
 import { boots, isolationOf, type Loadable, type Manifest, shapeOf } from "../snapshots/manifest.ts";
 import { requireStateKey, type StateKey } from "../snapshots/state-key.ts";
 import { bootLimits, waitForAgent } from "../snapshots/wait-for-agent.ts";

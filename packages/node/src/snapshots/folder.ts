@@ -41,6 +41,10 @@ export async function foldersIn(dir: string): Promise<string[]> {
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }
 
+/** As `foldersIn`, without folders that are being made or removed, whose names begin with a dot. */
+export const visibleFoldersIn = async (dir: string) =>
+  (await foldersIn(dir)).filter((name) => !name.startsWith("."));
+
 /** Removes folders that a crashed daemon left unfinished or half removed. Returns their names. */
 export async function removeRemains(parent: string): Promise<string[]> {
   const remains = await removeHalfRemoved(parent);

@@ -5,7 +5,7 @@ import path from "node:path";
 import { extentsOf } from "@vivarium/kit/extents";
 import { isHalfRemoved } from "../disks/remove-folder.ts";
 import { machinesDir } from "../machines/journal.ts";
-import { buildsDir } from "../snapshots/baselines.ts";
+import { buildsDir } from "../snapshots/built-baselines.ts";
 import { foldersIn, lookOf } from "../snapshots/folder.ts";
 import { manifestPath } from "../snapshots/manifest.ts";
 import { imagePath, volumesDir } from "../volumes/images.ts";
