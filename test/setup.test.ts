@@ -83,6 +83,25 @@ test("set-up lists everything that a host lacks at once", () => {
   expect(stderr.match(/^Way out: .*/gm)).toHaveLength(3);
 });
 
+test("every package whose program is not there is missing, whatever functions set-up has", () => {
+  const script = `
+    set -euo pipefail
+    CACHE_DIR=$0 DATA_DIR=$0 CA_BUNDLE=auto SCOPE=all
+    for part in scripts/setup/*.sh; do . "$part"; done
+    awk '$1 { print $2 }' <<<"$COMMANDS"
+    echo ---
+    PATH=$0
+    needs_missing`;
+  const { stdout, stderr } = spawnSync("bash", ["-c", script, folder], {
+    cwd: join(import.meta.dirname, ".."),
+    encoding: "utf8",
+  });
+  const [needed = "", missing = ""] = stdout.split("---\n");
+  const names = needed.trim().split("\n");
+  expect(names, stderr).toContain("mmdebstrap");
+  expect(missing.split("\n").map((line) => line.split(" ", 1)[0])).toEqual(expect.arrayContaining(names));
+});
+
 test("packages that cannot be installed are listed, each with the price of going without it", () => {
   const script = `
     set -euo pipefail

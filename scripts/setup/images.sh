@@ -152,7 +152,7 @@ build_disk() {
   recipe=$CACHE_DIR/recipe/$1
   write_recipe "$1" "$recipe"
   (
-    ! adds_to_base "$1" || export -f mmdebstrap
+    ! adds_to_base "$1" || make_manual_folder
     "$recipe/build" "$2/root.ext4" "$CERTIFICATES"
   )
   rm -rf "$CACHE_DIR/recipe"
@@ -178,11 +178,14 @@ write_recipe() {
   fi
 }
 
-# Instead of the program, for packages that base lacks: their scripts link pages of the manual, which are left out, and fail
-# without the folder. Java's does.
-mmdebstrap() {
-  # shellcheck disable=SC2016
-  command mmdebstrap --essential-hook='mkdir -p "$1/usr/share/man/man1"' "$@"
+# Packages that base lacks may link pages of the manual, which are left out; their scripts fail without the folder. Java's does.
+# The function takes the program's place only for the recipe: set-up itself looks for the program.
+make_manual_folder() {
+  mmdebstrap() {
+    # shellcheck disable=SC2016
+    command mmdebstrap --essential-hook='mkdir -p "$1/usr/share/man/man1"' "$@"
+  }
+  export -f mmdebstrap
 }
 
 # A template version includes a hash of all inputs of its baseline, so that a published version never changes.

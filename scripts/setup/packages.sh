@@ -58,7 +58,7 @@ packages_missing() {
 needs_missing() {
   local need package price
   while read -r need package price; do
-    [ -z "$need" ] || command -v "$need" >/dev/null || echo "$package $price"
+    [ -z "$need" ] || type -P "$need" >/dev/null || echo "$package $price"
   done <<<"$COMMANDS"
   while read -r need package price; do
     [ -z "$need" ] || [ -e "$need" ] || echo "$package $price"
