@@ -485,6 +485,71 @@ test("volumes and artifacts that are left out are not in a backup, and do not co
   expect((await contentsOf(file)).join()).not.toMatch(/vol_|art_/);
 });
 
+/** A session whose state the warm tier has: a contents object, a chunk of its own, and one of the baseline's. */
+async function addWarm(number: number): Promise<void> {
+  await addPaused(number, { isHere: false });
+  await sql.query(
+    `insert into archive_spaces (id, org_id, owner, kek_id, data_key, is_local)
+       values ($1, 'org_a', $2, 'k', '', true), ($3, 'service', 'local:baselines', 'k', '', true)
+       on conflict (owner) do nothing`,
+    [spaceOf(number), `local:${idOf(number)}`, spaceOf(0)],
+  );
+  await sql.query(
+    `insert into archives (id, org_id, space_id, kind, snapshot_id, session_id, base_archive, kek_id, data_key, state,
+         contents, chunks, uploaded_at, is_cold)
+       values ('arc_0', 'service', $1, 'baseline', 'bas_0', null, null, 'k', '', 'complete', $2, '', now(), false),
+         ($3, 'org_a', $4, 'pause', $5, $6, 'arc_0', 'k', '', 'complete', $7, $8, now(), true)
+       on conflict (id) do nothing`,
+    [
+      ...[spaceOf(0), pieceOf(0, 1)],
+      ...[
+        `arc_${number}`,
+        spaceOf(number),
+        stateOf(number),
+        idOf(number),
+        pieceOf(number, 1),
+        pieceOf(number, 2),
+      ],
+    ],
+  );
+  for (const [org, of, n] of [
+    ["service", 0, 1],
+    ["org_a", number, 1],
+    ["org_a", number, 2],
+  ] as const) {
+    const dir = join(dataDir, `objects/objects/${org}/archives/${spaceOf(of)}`);
+    await mkdir(dir, { recursive: true });
+    await writeFile(join(dir, `${pieceOf(of, n).toString("hex")}@`), `${of}.${n}`);
+  }
+}
+const spaceOf = (number: number) => `spc_${String(number).padStart(21, "c")}`;
+
+test("states of the warm tier are in a backup with saved state, with what they differ from, and back after a restore", async () => {
+  await mountImage();
+  await addWarm(1);
+  await addPaused(2);
+  const file = join(folder, "b.tar.zst");
+  expect(await save(file, true, { artifacts: false })).toMatchObject({
+    snapshots: [stateOf(2)],
+    archives: [spaceOf(0), spaceOf(1)],
+    missing: [],
+  });
+  expect(await putInto(await createEmptyDatabase(), file, false)).toMatchObject({ unchanged: [] });
+  const contents = async (org: string, of: number, n: number) => {
+    const dir = join(folder, `other/objects/objects/${org}/archives/${spaceOf(of)}`);
+    return await readFile(join(dir, `${pieceOf(of, n).toString("hex")}@`), "utf8");
+  };
+  const found = [contents("service", 0, 1), contents("org_a", 1, 1), contents("org_a", 1, 2)];
+  expect(await Promise.all(found)).toEqual(["0.1", "1.1", "1.2"]);
+
+  const without = join(folder, "without.tar.zst");
+  expect(await save(without, false)).toMatchObject({ archives: [], missing: [] });
+  expect((await contentsOf(without)).join()).not.toContain("spc_");
+  // A backup that has them is not replaced by one that lacks them.
+  await rm(join(dataDir, `objects/objects/org_a/archives/${spaceOf(1)}`), { recursive: true });
+  await expect(save(file)).rejects.toThrow(`lack: ${spaceOf(1)}`);
+});
+
 test("a volume, and an artifact of which one object is gone, are named as missing, and the rest is saved", async () => {
   await mountImage();
   await addVolume(1);

@@ -15,14 +15,15 @@ export const QUICK = [
 
 /**
  * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
- * peers that take long, of the kernel's rules, of archives, caps, keys, object stores, the audit log and kernels of code in all
- * their cases, and of whole services.
+ * peers that take long, of the kernel's rules, of artifacts, builds, previews, archives, caps, keys, object stores, events,
+ * the audit log and kernels of code in all their cases, and of whole services.
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
-  "packages/control/src/archives/{archives,in-bucket,upkeep}.test.ts",
+  "packages/control/src/archives/{archives,in-bucket,upkeep,warm-tier}.test.ts",
   "packages/control/src/{audit/chain,audit/changes,connections/refusals,files/streams,jobs/queue}.test.ts",
   "packages/control/src/{sessions/state-table,upkeep/pause-all}.test.ts",
+  "packages/control/src/{artifacts/artifacts,builds/builds,events/emitted,http/access,previews/expose}.test.ts",
   "packages/control/src/{db/dump-rows,exec/command-lease,operations/take-over,terminals/detach,upkeep/first-look}.test.ts",
   "packages/control/src/{egress/cap,egress/org-cap,secrets/keks,secrets/moved-rows}.test.ts",
   "packages/gateway/src/connections/{hostile-origin,reflection}.test.ts",

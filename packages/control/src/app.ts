@@ -57,7 +57,7 @@ import { endRequestsOfEnded } from "./keys/end-open-requests.ts";
 import { addKeyRoutes } from "./keys/routes.ts";
 import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
-import { type ObjectSettings, openObjects } from "./open-objects.ts";
+import { type ObjectSettings, openLocalObjects, openObjects } from "./open-objects.ts";
 import { Operations } from "./operations/operations.ts";
 import { prepareStore } from "./prepare-store.ts";
 import { PreviewPush } from "./previews/push.ts";
@@ -123,6 +123,8 @@ interface AppOptions {
   requireDurablePause: boolean;
   /** Whether saved states are kept in the object store, too. Without a key-encryption key none are. */
   hasArchives: boolean;
+  /** Whether unused saved states are packed into a directory when the node's disk is nearly full. */
+  hasWarmTier: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
   volumeSizes: VolumeSizes;
@@ -143,6 +145,7 @@ const DEFAULTS: AppOptions = {
   sessionCeiling: LIMITS.concurrentSessions,
   requireDurablePause: false,
   hasArchives: false,
+  hasWarmTier: false,
   forkChildren: LIMITS.forkChildrenDefault,
   volumeSizes: { usualGb: LIMITS.volumeGb, maxGb: LIMITS.volumeMaxGb, orgGb: LIMITS.volumeGbPerOrg },
   // The ingress address of a gateway with default configuration: on this host only.
@@ -159,6 +162,8 @@ export interface AppSettings extends Partial<AppOptions> {
   controlDir: string;
   /** Default: a directory in `controlDir`. */
   objects?: ObjectSettings;
+  /** Beside a bucket: where the warm tier was before. */
+  localObjectsDir?: string;
   /** Where the key-encryption keys are; default: there are none, and secrets are refused. */
   kekSource?: KekSource | undefined;
   /** Interval of the sweeps; default 2 s. */
@@ -192,6 +197,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     nodeSocket,
     controlDir,
     objects: objectSettings = { dir: path.join(controlDir, "objects") },
+    localObjectsDir,
     kekSource,
     tickMs = TICK_MS,
     isAlone,
@@ -203,7 +209,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const watchedDb = openDatabase({ url, log, connections: 1 });
   const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
   const objects = await openObjects(objectSettings);
-  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, url, objects, db, nodes, storeWatch, log });
+  const localObjects = await openLocalObjects(objects, localObjectsDir);
+  const stores = { objects, localObjects };
+  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, ...stores, url, db, nodes, storeWatch, log });
   await untilStored(() => parts.jobs.open());
   addGauges(parts);
   const server = await createServer(parts);
@@ -273,7 +281,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       parts.denials.stop();
       await parts.auditQueue.flush();
       nodes.close();
-      await objects.close();
+      for (const store of new Set([objects, localObjects])) await store.close();
       await db.destroy();
       await watchedDb.destroy();
     },
@@ -294,6 +302,7 @@ export async function describeApi(log: Log): Promise<string> {
     url: "postgresql://localhost/none",
     // Nothing is stored.
     objects: {} as ObjectStore,
+    localObjects: {} as ObjectStore,
     db,
     nodes: new NodeClient("/nonexistent/node.sock"),
     storeWatch: new StoreWatch({ db }),
@@ -327,6 +336,7 @@ type Parts = ReturnType<typeof assemble>;
 interface Base extends AppOptions {
   url: string;
   objects: ObjectStore;
+  localObjects: ObjectStore;
   db: Database;
   nodes: NodeClient;
   storeWatch: StoreWatch;

@@ -4,13 +4,17 @@ import { readConfig } from "./config.ts";
 
 const read = (more: NodeJS.ProcessEnv) => readConfig({ DATABASE_URL: "postgres://db", ...more });
 
-test("saved states are kept in a bucket, and in a directory only if that is asked for", () => {
+test("saved states are kept in a bucket, in a directory only if that is asked for, and else packed there when the disk is nearly full", () => {
   const hasArchives = (more: NodeJS.ProcessEnv) => read(more).hasArchives;
+  const hasWarmTier = (more: NodeJS.ProcessEnv) => read(more).hasWarmTier;
   const bucket = { VIV_OBJECTS: "s3://bucket", AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" };
   expect(hasArchives({})).toBe(false);
   expect(hasArchives({ VIV_ARCHIVES: "1" })).toBe(true);
   expect(hasArchives(bucket)).toBe(true);
   expect(hasArchives({ ...bucket, VIV_ARCHIVES: "0" })).toBe(false);
+  expect(hasWarmTier({})).toBe(true);
+  for (const other of [{ VIV_ARCHIVES: "0" }, { VIV_ARCHIVES: "1" }, bucket])
+    expect(hasWarmTier(other)).toBe(false);
 });
 
 test("localhost, which has two addresses, is listened on at 127.0.0.1 only", () => {

@@ -97,6 +97,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     throw new Error(`environment variable ${issue?.path.join(".")}: ${issue?.message}`);
   }
   const env = parsed.data;
+  const hasBucket = environment.VIV_OBJECTS !== undefined;
   const neverRanges = readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES);
   return {
     controlDir: path.join(env.VIV_DATA_DIR, "control"),
@@ -104,6 +105,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     kekSource: kekSourceOf(env),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
     objects: objectSettings(env, environment),
+    /** The directory of objects where none is set, which was in use before there was a bucket. */
+    localObjectsDir: path.join(env.VIV_DATA_DIR, "objects"),
     /** Address under which clients reach this service. */
     publicUrl: (env.VIV_PUBLIC_URL ?? `http://${env.VIV_LISTEN}`).replace(/\/+$/, ""),
     databaseUrl: env.DATABASE_URL,
@@ -121,8 +124,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
     /** No other control plane serves this database, as the supervisor or the operator declares. */
     isAlone: env.VIV_SOLE_CONTROL === "1",
     /** Whether saved states are kept in the object store, too: by default in a bucket, and not in a directory of the same disk. */
-    hasArchives:
-      env.VIV_ARCHIVES === undefined ? environment.VIV_OBJECTS !== undefined : env.VIV_ARCHIVES === "1",
+    hasArchives: hasBucket ? env.VIV_ARCHIVES !== "0" : env.VIV_ARCHIVES === "1",
+    /** Whether unused saved states are packed into a directory when the disk is nearly full: where there is no bucket. */
+    hasWarmTier: !hasBucket && env.VIV_ARCHIVES === undefined,
     /** Every pause waits until its archive is complete, or is refused: see `MoveDeps`. */
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     /** Crash point at which this process kills itself, in tests. */

@@ -1,4 +1,5 @@
 /** Control plane process: configuration → app → listen → signals. */
+import { existsSync } from "node:fs";
 import { PAUSE_ALL_LIMIT_MS, PAUSE_ALL_SIGNAL } from "@vivarium/contract/supervision";
 import { saveCompiledCode } from "@vivarium/kit/compiled-code";
 import { forbidCoreFiles } from "@vivarium/kit/core-files";
@@ -11,12 +12,14 @@ import { enterControlDir } from "./drop-privileges.ts";
 import { ownHostsOf } from "./egress/own-hosts.ts";
 import { listenForMetrics } from "./metrics/listen.ts";
 
+const ifThere = (dir: string) => (existsSync(dir) ? dir : undefined);
+
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog("control", config.logLevel);
   saveCompiledCode();
   await forbidCoreFiles();
-  const objectsDir = "dir" in config.objects ? config.objects.dir : undefined;
+  const objectsDir = "dir" in config.objects ? config.objects.dir : ifThere(config.localObjectsDir);
   await enterControlDir(config.controlDir, config.user, objectsDir);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);

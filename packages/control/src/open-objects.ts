@@ -1,10 +1,20 @@
 /** Opens the object store that the settings name. */
+import { existsSync } from "node:fs";
 import { DirectoryStore } from "@vivarium/objects/directory-store";
 import type { S3Settings } from "@vivarium/objects/s3-settings";
 import type { ObjectStore } from "@vivarium/objects/store";
 
 /** A directory of this host, or a bucket. */
 export type ObjectSettings = { dir: string } | { s3: S3Settings };
+
+/**
+ * The store of the warm tier: the object store itself, or beside a bucket the directory that was the object store before, if it
+ * is there. Nothing new is packed into that.
+ */
+export async function openLocalObjects(objects: ObjectStore, dir: string | undefined): Promise<ObjectStore> {
+  const isBeside = !(objects instanceof DirectoryStore) && dir !== undefined && existsSync(dir);
+  return isBeside ? await DirectoryStore.open(dir) : objects;
+}
 
 export async function openObjects(settings: ObjectSettings): Promise<ObjectStore> {
   if ("dir" in settings) return await DirectoryStore.open(settings.dir);

@@ -14,13 +14,13 @@ import { becomeAccount, requireAccount } from "@vivarium/kit/account";
 import { createLog } from "@vivarium/kit/log";
 import { Pace } from "@vivarium/kit/pace";
 import { messageOf } from "@vivarium/kit/unknown-error";
-import type { ObjectStore } from "@vivarium/objects/store";
+import type { PlaceDeps } from "./archive-records/place.ts";
 import { readBackArchives } from "./archives/read-back.ts";
 import { countArchivedBytes } from "./archives/store.ts";
 import { readBackArtifacts } from "./artifacts/read-back.ts";
 import { readConfig } from "./config.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
-import { openObjects } from "./open-objects.ts";
+import { openLocalObjects, openObjects } from "./open-objects.ts";
 import { Keyring } from "./secrets/keyring.ts";
 import { listThings } from "./storage/list.ts";
 import { listStored } from "./storage/store.ts";
@@ -41,23 +41,21 @@ async function main(): Promise<void> {
   const log = createLog("storage", "silent");
   const db = openDatabase({ url: config.databaseUrl, log, connections: 1 });
   const objects = await openObjects(config.objects);
+  const localObjects = await openLocalObjects(objects, config.localObjectsDir);
   try {
-    if (positionals[0] === "list") write(await listThings(db, objects));
+    if (positionals[0] === "list") write(await listThings(db, new Set([objects, localObjects])));
     else if (positionals[0] !== "check") throw new Error(`expected list or check, got ${positionals[0]}`);
     else {
       const { keyring } = await Keyring.load(config.kekSource, false);
-      await check({ db, objects, keyring }, Number(values.rate) || Number.POSITIVE_INFINITY);
+      await check({ db, objects, localObjects, keyring }, Number(values.rate) || Number.POSITIVE_INFINITY);
     }
   } finally {
-    await objects.close();
+    for (const store of new Set([objects, localObjects])) await store.close();
     await db.destroy();
   }
 }
 
-async function check(
-  deps: { db: Database; objects: ObjectStore; keyring: Keyring },
-  bytesPerSecond: number,
-): Promise<void> {
+async function check(deps: PlaceDeps & { db: Database }, bytesPerSecond: number): Promise<void> {
   const things = await listStored(deps.db);
   const artifacts = things.filter(({ kind, state }) => kind === "artifact" && state !== "failed");
   const ofArtifacts = artifacts.reduce((sum, { size_bytes: bytes }) => sum + (bytes ?? 0), 0);

@@ -17,7 +17,9 @@ export class ArchiveWorld {
     this.control = control;
   }
 
-  static async start(more: { requireDurablePause?: boolean } = {}): Promise<ArchiveWorld> {
+  static async start(
+    more: { requireDurablePause?: boolean; hasArchives?: boolean; hasWarmTier?: boolean } = {},
+  ): Promise<ArchiveWorld> {
     return new ArchiveWorld(await startControl({ hasArchives: true, ...more }));
   }
 

@@ -185,6 +185,7 @@ export async function startControl({
   kekSource?: KekSource | undefined;
   objects?: ObjectSettings;
   hasArchives?: boolean;
+  hasWarmTier?: boolean;
   requireDurablePause?: boolean;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();

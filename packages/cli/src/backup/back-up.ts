@@ -13,7 +13,7 @@ import { type Layout, layoutOf, SAVED_ROWS } from "../supervisor/layout.ts";
 import { requireNoUnfinishedRestore } from "../supervisor/unfinished-restore.ts";
 import { type Members, pack, readFirst } from "./archive.ts";
 import { databasePlace } from "./database.ts";
-import { dumpWithParts, nameOfArtifact } from "./dump-with-parts.ts";
+import { dumpWithParts, ownerOf } from "./dump-with-parts.ts";
 import { addEarlierKeks } from "./earlier-keks.ts";
 import {
   type BackupManifest,
@@ -27,7 +27,7 @@ import {
   STATES_DIR,
   VOLUMES_DIR,
 } from "./manifest.ts";
-import { parentOfKept } from "./objects.ts";
+import { type ObjectKind, parentOfKept } from "./objects.ts";
 import type { Head } from "./rows.ts";
 import { buildsOf } from "./saved-state.ts";
 import { withAddress, withPool } from "./source.ts";
@@ -58,7 +58,8 @@ export async function backUp(
   const command = "viv backup";
   return await withPool({ layout, terminal, isNeeded, command }, async ({ pool, isHeld }) => {
     await using staging = await makeStaging(pool ?? layout.dataDir);
-    const { objectsDir } = place;
+    const { objectsDir, localDir } = place;
+    const hasArtifacts = artifacts && objectsDir !== undefined;
     const kek = foreignKek(config, layout);
     if (kek !== undefined)
       terminal.note(
@@ -68,8 +69,12 @@ export async function backUp(
       terminal.note(
         "viv: artifacts are in a bucket, and not in the backup: copy it beside, after the backup",
       );
-    await using beside = artifacts && objectsDir ? await keptBeside(config.dataDir, objectsDir) : undefined;
-    const objects = beside && { dir: beside.of, target: beside.dir };
+    const kinds: ObjectKind[] = [
+      ...(hasArtifacts ? (["artifacts"] as const) : []),
+      ...(savedState ? (["archives"] as const) : []),
+    ];
+    await using beside = kinds.length > 0 ? await keptBeside(config.dataDir, localDir) : undefined;
+    const objects = beside && { dir: beside.of, target: beside.dir, kinds };
     await copyKeys(layout.controlDir, path.join(staging.dir, EARLIER_KEYS_DIR));
     const { head, missing } = await withAddress({ layout, place, isHeld, command }, (url) =>
       dumpWithParts(url, {
@@ -87,7 +92,8 @@ export async function backUp(
     const present = {
       snapshots: there(savedState, wanted.snapshots),
       volumes: there(volumes, wanted.volumes),
-      artifacts: there(objects !== undefined, wanted.artifacts),
+      artifacts: there(hasArtifacts, wanted.artifacts),
+      archives: there(savedState, wanted.archives),
     };
     await checkReplaced(file, { wanted, present });
     const facts = { head, savedState, present, missing };
@@ -118,12 +124,13 @@ async function keptBeside(dataDir: string, of: string) {
 }
 
 /** Ids of all that a backup can have besides rows and keys. */
-type Contents = Pick<BackupManifest, "snapshots" | "volumes" | "artifacts">;
+type Contents = Pick<BackupManifest, "snapshots" | "volumes" | "artifacts" | "archives">;
 
-const namesIn = ({ snapshots, volumes, artifacts }: Head): Contents => ({
+const namesIn = ({ snapshots, volumes, artifacts, archives }: Head): Contents => ({
   snapshots,
   volumes,
-  artifacts: artifacts.map(nameOfArtifact),
+  artifacts: artifacts.map(ownerOf),
+  archives: archives.map(ownerOf),
 });
 
 interface Writing {
@@ -142,7 +149,7 @@ async function write(
   facts: { head: Head; savedState: boolean; present: Contents; missing: string[] },
 ): Promise<BackupManifest> {
   const { head, savedState, present, missing } = facts;
-  const { snapshots, volumes, artifacts } = present;
+  const { snapshots, volumes, artifacts, archives } = present;
   await copyKeys(layout.controlDir, path.join(dir, KEYS_DIR));
   if (foreignKek(config, layout) === undefined) {
     const name = path.basename(config.childEnv.VIV_KEK_FILE || "kek");
@@ -168,6 +175,7 @@ async function write(
     snapshots,
     volumes,
     artifacts,
+    archives,
     missing,
     files: await sumsOf(members),
   });
@@ -194,7 +202,7 @@ async function checkReplaced(
     .catch(() => undefined);
   if (!Array.isArray(before?.snapshots)) return;
   const idsIn = (contents: Partial<Contents>) =>
-    [contents.snapshots, contents.volumes, contents.artifacts].flatMap((ids) => ids ?? []);
+    [contents.snapshots, contents.volumes, contents.artifacts, contents.archives].flatMap((ids) => ids ?? []);
   const [inRows, there] = [new Set(idsIn(wanted)), new Set(idsIn(present))];
   const lost = idsIn(before).filter((id) => inRows.has(id) && !there.has(id));
   if (lost.length === 0) return;

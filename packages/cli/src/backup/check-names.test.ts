@@ -5,6 +5,8 @@ const ID = "pau_a1b2c3d4e5f6g7h8i9j0k";
 const BUILD = "e8f995668153f7c1";
 const VOLUME = "vol_a1b2c3d4e5f6g7h8i9j0k";
 const OBJECT = `org_a/artifacts/art_a1b2c3d4e5f6g7h8i9j0k/${"0f".repeat(32)}@`;
+const SPACE = "spc_a1b2c3d4e5f6g7h8i9j0k";
+const CHUNK = `org_a/archives/${SPACE}/${"0f".repeat(32)}@`;
 const SUM = { bytes: 1, sha256: "00" };
 
 test("the names that a backup has are accepted", () => {
@@ -15,6 +17,8 @@ test("the names that a backup has are accepted", () => {
     `qemu-root/${BUILD}/usr/lib/a..b.so`,
     `v/${VOLUME}/image`,
     `objects/${OBJECT}`,
+    `objects/${CHUNK}`,
+    `objects/${CHUNK.replace("org_a", "service")}`,
   ];
   const files = Object.fromEntries(names.map((name) => [name, SUM]));
   checkNames({
@@ -60,6 +64,9 @@ test.each([
   `objects/${OBJECT.slice(0, -1)}`,
   `objects/${OBJECT.replace("org_a", "..")}`,
   `objects/${OBJECT.replace("/artifacts/", "/../")}`,
+  `objects/${OBJECT.replace("org_a", "service")}`,
+  `objects/${CHUNK.replace("spc_", "art_")}`,
+  `objects/${CHUNK.replace("/archives/", "/artifacts/")}`,
   "objects/incoming/x",
 ])("a file %j belongs to no part of a backup, and its backup is refused", (name) => {
   expect(() => checkNames({ snapshots: [ID], volumes: [VOLUME], files: { [name]: SUM } })).toThrow(

@@ -14,7 +14,7 @@ import {
   STATES_DIR,
   VOLUMES_DIR,
 } from "./manifest.ts";
-import { artifactOfPath } from "./objects.ts";
+import { isObjectPath } from "./objects.ts";
 import { IMAGE_FILE } from "./volumes.ts";
 
 /** As the node names the roots of its QEMU builds: the start of the binary's SHA-256. */
@@ -47,7 +47,7 @@ function partOf(name: string, ids: ReadonlySet<string>): string | undefined {
   if (top === KEYS_DIR) return rest.length === 0 ? "" : undefined;
   if (rest.length === 0) return undefined;
   if (top === VOLUMES_DIR) return ids.has(second) && rest.join("/") === IMAGE_FILE ? "" : undefined;
-  if (top === OBJECTS_DIR) return artifactOfPath(name) === undefined ? undefined : "";
+  if (top === OBJECTS_DIR) return isObjectPath(name) ? "" : undefined;
   const isPart = (top === STATES_DIR && ids.has(second)) || (top === QEMU_DIR && BUILD_NAME.test(second));
   return isPart ? `${top}/${second}/` : undefined;
 }

@@ -18,6 +18,8 @@ export interface DatabasePlace {
 export interface DataPlaces extends DatabasePlace {
   /** Directory of the object store; undefined: objects are in a bucket, which is saved beside. */
   objectsDir: string | undefined;
+  /** Directory of the warm tier, which is that of the object store or, beside a bucket, that of before. */
+  localDir: string;
 }
 
 /** As the settings in force say (install/config-in-force.ts). */
@@ -27,6 +29,7 @@ export function databasePlace({ dataDir, databaseUrl, childEnv }: CliConfig): Da
     url: databaseUrl,
     controlUser: user || SERVICE_USER,
     objectsDir: bucket ? undefined : objectsDir || path.join(dataDir, "objects"),
+    localDir: (!bucket && objectsDir) || path.join(dataDir, "objects"),
   };
 }
 

@@ -1,4 +1,4 @@
-/** Dumps the database's rows, and keeps the saved states, volumes and artifacts that they refer to as they are then. */
+/** Dumps the database's rows, and keeps the saved states, volumes and objects that they refer to as they are then. */
 import { existsSync } from "node:fs";
 import { readdir, rename, rm } from "node:fs/promises";
 import path from "node:path";
@@ -6,11 +6,12 @@ import { sleep } from "@vivarium/kit/clock";
 import { isSnapshotId, isVolumeId } from "./check-names.ts";
 import { ROWS_FILE, STATES_DIR, VOLUMES_DIR } from "./manifest.ts";
 import {
-  type ArtifactObjects,
-  artifactOfPrefix,
   dropOtherObjects,
+  type KeptObjects,
   keepAllObjects,
   keepObjects,
+  type ObjectKind,
+  ownerOfPrefix,
 } from "./objects.ts";
 import { dumpRows, type Head } from "./rows.ts";
 import { pinSnapshot } from "./saved-state.ts";
@@ -21,12 +22,18 @@ const ATTEMPTS = 5;
 /** Pause between two looks for new ones. One that lives shorter than this, unlike a real one, can be missed. */
 const PIN_EVERY_MS = 5;
 
+export interface ObjectParts {
+  dir: string;
+  target: string;
+  kinds: readonly ObjectKind[];
+}
+
 /** Parts of a backup that are kept besides the rows. */
 export interface Parts {
   savedState: boolean;
   volumes: boolean;
-  /** A store in a directory, whose objects are kept below `target`. */
-  objects?: { dir: string; target: string } | undefined;
+  /** A store in a directory, whose objects of these kinds are kept below `target`. */
+  objects?: ObjectParts | undefined;
 }
 
 interface Kept {
@@ -48,14 +55,14 @@ export async function dumpWithParts(
     const known = new Set<string>();
     const pinAll = async () => {
       if (parts.savedState) await pinAllStates(source, target);
-      if (parts.objects) await keepAllObjects(parts.objects.dir, parts.objects.target, known);
+      if (parts.objects) await keepAllObjects(parts.objects, known);
     };
     const head = await whilePinning(pinAll, (endPinning) =>
       dumpRows(url, rows, async (found) => {
         await endPinning();
         if (parts.savedState) missing.push(...(await keepStates({ source, target }, found)));
         if (parts.volumes) missing.push(...(await keepVolumes(pool, dir, found)));
-        if (parts.objects) missing.push(...(await keepArtifacts(parts.objects, found)));
+        if (parts.objects) missing.push(...(await keepFound(parts.objects, found)));
       }),
     );
     // The same ones twice: they are not being deleted, but lost.
@@ -95,24 +102,22 @@ async function keepVolumes(pool: string, dir: string, { volumes }: Head): Promis
   return missing;
 }
 
-/** The artifacts of which an object is missing. Of those nothing is kept. */
-async function keepArtifacts(
-  { dir, target }: { dir: string; target: string },
-  { artifacts }: Head,
-): Promise<string[]> {
+/** The artifacts and spaces of which an object is missing. Of those nothing is kept. */
+async function keepFound({ dir, target, kinds }: ObjectParts, head: Head): Promise<string[]> {
   const missing: string[] = [];
   const whole: string[] = [];
-  for (const artifact of artifacts)
-    if (await keepObjects(dir, target, artifact)) whole.push(artifact.prefix);
-    else missing.push(nameOfArtifact(artifact));
+  for (const found of kinds.flatMap((kind) => head[kind]))
+    if (await keepObjects(dir, target, found)) whole.push(found.prefix);
+    else missing.push(ownerOf(found));
   await dropOtherObjects(target, whole);
   return missing;
 }
 
-export const nameOfArtifact = ({ prefix }: ArtifactObjects): string => artifactOfPrefix(prefix) ?? prefix;
+/** The id of the artifact or space. */
+export const ownerOf = ({ prefix }: KeptObjects): string => ownerOfPrefix(prefix) ?? prefix;
 
 /**
- * Keeps every saved state and artifact that there is, and each that appears, until the work calls `endPinning` or ends: as
+ * Keeps every saved state and object that there is, and each that appears, until the work calls `endPinning` or ends: as
  * long as the rows' instant is not known, they may refer to any of them. Those that no row refers to are removed later.
  */
 async function whilePinning<T>(

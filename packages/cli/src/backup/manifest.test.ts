@@ -11,6 +11,7 @@ const manifest = newManifest({
   snapshots: ["pau_1"],
   volumes: ["vol_1"],
   artifacts: ["art_1"],
+  archives: ["spc_1"],
   missing: [],
   files: { "control/pepper": { bytes: 32, sha256: "00" }, "s/pau_1/link": { link: "mem" } },
 });
@@ -21,9 +22,14 @@ test("a manifest of this schema or an earlier one is read", () => {
   expect(readManifest(textOf({ schema: 3 }), build).schema).toBe(3);
 });
 
-test("a backup of before volumes and artifacts were saved is read as one without them", () => {
-  const { volumes, artifacts, ...before } = { ...manifest, format: 1 };
-  expect(readManifest(JSON.stringify(before), build)).toEqual({ ...before, volumes: [], artifacts: [] });
+test("a backup of before volumes, artifacts and packed states were saved is read as one without them", () => {
+  const { volumes, artifacts, archives, ...before } = { ...manifest, format: 1 };
+  expect(readManifest(JSON.stringify(before), build)).toEqual({
+    ...before,
+    volumes: [],
+    artifacts: [],
+    archives: [],
+  });
 });
 
 test("a backup of a later schema or format is refused with both versions", () => {

@@ -35,7 +35,9 @@ export interface BackupManifest {
   volumes: string[];
   /** Artifacts whose files are in the backup. */
   artifacts: string[];
-  /** Saved states, volumes and artifacts that were asked for and rows refer to, and that were not there. */
+  /** Spaces of the warm tier, whose archives are in the backup. */
+  archives: string[];
+  /** Saved states, volumes, artifacts and spaces that were asked for and rows refer to, and that were not there. */
   missing: string[];
   files: Record<string, FileSum>;
 }
@@ -65,11 +67,11 @@ export function readManifest(text: string, build: Build): BackupManifest {
 function parse(text: string): BackupManifest {
   try {
     const found = JSON.parse(text) as Partial<BackupManifest>;
-    const value = { volumes: [], artifacts: [], ...found } as BackupManifest;
+    const value = { volumes: [], artifacts: [], archives: [], ...found } as BackupManifest;
     const isWhole =
       typeof value.format === "number" &&
       typeof value.schema === "number" &&
-      [value.snapshots, value.volumes, value.artifacts].every(Array.isArray) &&
+      [value.snapshots, value.volumes, value.artifacts, value.archives].every(Array.isArray) &&
       typeof value.files === "object" &&
       value.files !== null &&
       Object.values(value.files).every((sum) => typeof sum === "object" && sum !== null);

@@ -1,5 +1,5 @@
 /**
- * Keeps the objects of artifacts for a backup, and places those of one, where the object store is a directory
+ * Keeps the objects of artifacts and of the warm tier for a backup, and places those of one, where the object store is a directory
  * (packages/objects directory-store.ts). An object never changes, so a further name keeps it while the service deletes it.
  */
 import { existsSync } from "node:fs";
@@ -27,19 +27,28 @@ import { OBJECTS_DIR } from "./manifest.ts";
 const DIR_MODE = 0o700;
 const FILE_MODE = 0o600;
 
-/** Objects of one artifact: what their keys begin with, and their names below it. */
-export interface ArtifactObjects {
+/** Folders of an organisation's objects. `archives`: of the warm tier, which has saved states. */
+export type ObjectKind = "artifacts" | "archives";
+const KINDS = ["artifacts", "archives"] as const satisfies ObjectKind[];
+
+/** Objects of one artifact, or of one space of archives: what their keys begin with, and their names below it. */
+export interface KeptObjects {
   prefix: string;
   objects: string[];
 }
 
-const PREFIX = /^org_\w+\/artifacts\/(art_[a-z0-9]{21})\/$/;
+const PREFIX =
+  /^(?:org_\w+\/artifacts\/(?=art_)|(?:org_\w+|service)\/archives\/(?=spc_))(\w{3}_[a-z0-9]{21})\/$/;
 const NAME = /^[0-9a-f]{64}$/;
-/** The path of an object of an artifact in a backup. */
-const OBJECT_PATH = /^objects\/org_\w+\/artifacts\/(art_[a-z0-9]{21})\/[0-9a-f]{64}@$/;
 
-export const artifactOfPath = (file: string): string | undefined => OBJECT_PATH.exec(file)?.[1];
-export const artifactOfPrefix = (prefix: string): string | undefined => PREFIX.exec(prefix)?.[1];
+/** The id of the artifact or space; undefined if it is no prefix of one. */
+export const ownerOfPrefix = (prefix: string): string | undefined => PREFIX.exec(prefix)?.[1];
+
+/** Whether the path in a backup is that of an object. */
+export function isObjectPath(file: string): boolean {
+  const [, prefix = "", name = ""] = /^objects\/(.*\/)([0-9a-f]{64})@$/.exec(file) ?? [];
+  return NAME.test(name) && ownerOfPrefix(prefix) !== undefined;
+}
 
 /** Where objects can be given further names: in a directory of root's, unless theirs is on another file system. */
 export async function parentOfKept(dataDir: string, objectsDir: string): Promise<string> {
@@ -47,13 +56,16 @@ export async function parentOfKept(dataDir: string, objectsDir: string): Promise
   return found && found.dev !== (await stat(dataDir)).dev ? objectsDir : dataDir;
 }
 
-/** Makes further names of all objects of artifacts below `target`. `known`: the objects that earlier calls have kept. */
-export async function keepAllObjects(objectsDir: string, target: string, known: Set<string>): Promise<void> {
+/** Makes further names of all objects of these kinds below `target`. `known`: the objects that earlier calls have kept. */
+export async function keepAllObjects(
+  { dir: objectsDir, target, kinds }: { dir: string; target: string; kinds: readonly ObjectKind[] },
+  known: Set<string>,
+): Promise<void> {
   const root = path.join(objectsDir, "objects");
-  for (const org of await foldersIn(root)) {
-    const artifacts = path.join(org, "artifacts");
-    for (const id of await foldersIn(path.join(root, artifacts))) {
-      const prefix = `${artifacts}/${id}/`;
+  const orgs = await foldersIn(root);
+  for (const parent of orgs.flatMap((org) => kinds.map((kind) => path.join(org, kind)))) {
+    for (const id of await foldersIn(path.join(root, parent))) {
+      const prefix = `${parent}/${id}/`;
       const names = await readdir(path.join(root, prefix)).catch(() => []);
       const fresh = names.filter((name) => name.endsWith("@") && !known.has(prefix + name));
       if (fresh.length === 0) continue;
@@ -64,14 +76,14 @@ export async function keepAllObjects(objectsDir: string, target: string, known: 
   }
 }
 
-/** Makes further names of an artifact's objects below `target`. Returns whether all of them are there. */
+/** Makes further names of these objects below `target`. Returns whether all of them are there. */
 export async function keepObjects(
   objectsDir: string,
   target: string,
-  { prefix, objects }: ArtifactObjects,
+  { prefix, objects }: KeptObjects,
 ): Promise<boolean> {
   // The database is control's: a name in it that is no key could lead anywhere.
-  if (!artifactOfPrefix(prefix) || !objects.every((name) => NAME.test(name))) return false;
+  if (!ownerOfPrefix(prefix) || !objects.every((name) => NAME.test(name))) return false;
   const [source, kept] = [path.join(objectsDir, "objects", prefix), path.join(target, OBJECTS_DIR, prefix)];
   await mkdir(kept, { recursive: true, mode: DIR_MODE });
   let isWhole = true;
@@ -94,14 +106,13 @@ async function keepObject(source: string, kept: string): Promise<boolean> {
   return false;
 }
 
-/** Removes what was kept of other artifacts than these. */
+/** Removes what was kept below other prefixes than these. */
 export async function dropOtherObjects(target: string, prefixes: readonly string[]): Promise<void> {
   const wanted = new Set(prefixes);
   const root = path.join(target, OBJECTS_DIR);
-  for (const org of await foldersIn(root))
-    for (const id of await foldersIn(path.join(root, org, "artifacts")))
-      if (!wanted.has(`${org}/artifacts/${id}/`))
-        await rm(path.join(root, org, "artifacts", id), { recursive: true });
+  for (const parent of (await foldersIn(root)).flatMap((org) => KINDS.map((kind) => path.join(org, kind))))
+    for (const id of await foldersIn(path.join(root, parent)))
+      if (!wanted.has(`${parent}/${id}/`)) await rm(path.join(root, parent, id), { recursive: true });
 }
 
 /** Names of the folders in a folder, without links. */

@@ -151,8 +151,7 @@ async function put({ layout, place, force, file, dir, hasOwnRows }: Putting, man
       unchanged.push(id);
   const user = await ensureServiceUser(place.controlUser);
   const objects = path.join(dir, OBJECTS_DIR);
-  if (place.objectsDir !== undefined && existsSync(objects))
-    await placeObjects(objects, place.objectsDir, user);
+  if (existsSync(objects)) await placeObjects(objects, place.localDir, user);
 
   const cluster = path.join(postgresDir, "data");
   if (place.url === undefined) await stopLeftPostgres(cluster);

@@ -7,7 +7,7 @@ import { hasCode, messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import { openUnprivileged } from "../service/read-unprivileged-file.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
-import type { ArtifactObjects } from "./objects.ts";
+import type { KeptObjects } from "./objects.ts";
 
 /** The first line of a dump. */
 export interface Head {
@@ -15,7 +15,9 @@ export interface Head {
   /** Saved states that rows refer to. */
   snapshots: string[];
   volumes: string[];
-  artifacts: ArtifactObjects[];
+  artifacts: KeptObjects[];
+  /** Spaces of archives of the warm tier. */
+  archives: KeptObjects[];
   /** Versions of templates that were made of images, as `name@version`. */
   imported: string[];
 }

@@ -29,7 +29,7 @@ Exits with 1 if something of it was not there, and names it.`,
     .option("--no-volumes", "without the content of volumes")
     .option("--no-artifacts", "without the files of artifacts")
     .option("--force", "replace a file of this name, once the new one is whole")
-    .option("--json", "print {file, bytes, schema, snapshots, volumes, artifacts, missing}")
+    .option("--json", "print {file, bytes, schema, snapshots, volumes, artifacts, archives, missing}")
     .does(backup);
 }
 
@@ -44,10 +44,10 @@ async function backup(call: Call<Options>, name: string): Promise<number> {
   const manifest = await withInterrupt((signal) =>
     backUp(context, file, { savedState, volumes: withVolumes, artifacts: withArtifacts, signal }),
   );
-  const { schema, snapshots, volumes, artifacts, missing } = manifest;
+  const { schema, snapshots, volumes, artifacts, archives, missing } = manifest;
   const { size: bytes } = await stat(file);
   call.print(
-    { file, bytes, schema, snapshots, volumes, artifacts, missing },
+    { file, bytes, schema, snapshots, volumes, artifacts, archives, missing },
     () => `${file} (${formatBytes(bytes)})`,
     () => file,
   );

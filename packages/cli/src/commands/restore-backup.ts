@@ -32,7 +32,7 @@ the service does not start: repeat the restore, or take it back with --undo.`,
     .option("--undo", "put back what was there before a restore that was interrupted")
     .option(
       "--json",
-      "print {made_at, made_by, schema, rows, snapshots, volumes, artifacts, missing, unchanged, aside}",
+      "print {made_at, made_by, schema, rows, snapshots, volumes, artifacts, archives, missing, unchanged, aside}",
     )
     .does(restore);
 }
@@ -48,7 +48,7 @@ async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: s
   const { manifest, rows, unchanged, aside } = await withInterrupt((signal) =>
     restoreBackup(context, path.resolve(name), { force, signal }),
   );
-  const { made_at, made_by, schema, snapshots, volumes, artifacts, missing } = manifest;
+  const { made_at, made_by, schema, snapshots, volumes, artifacts, archives, missing } = manifest;
   const counts = [
     `${rows} rows`,
     `${snapshots.length} saved states`,
@@ -61,7 +61,8 @@ async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: s
     ...aside.map((place) => `kept what was there before: ${place}`),
     "start the service: viv up, or systemctl start of its unit",
   ];
-  const facts = { made_at, made_by, schema, rows, snapshots, volumes, artifacts, missing, unchanged, aside };
+  const contents = { snapshots, volumes, artifacts, archives, missing };
+  const facts = { made_at, made_by, schema, rows, ...contents, unchanged, aside };
   call.print(facts, () => lines.join("\n"));
 }
 

@@ -158,6 +158,8 @@ export const SnapshotStatus = z.object({
   machine_id: z.string().optional(),
   /** `false`: it has no memory. Absent from a node that is older than such snapshots, whatever was asked for. */
   memory: z.literal(false).optional(),
+  /** Whether it is sealed with a session's state key. */
+  sealed: z.literal(true).optional(),
   /** When a machine was last started from it, or it was made or unpacked here. */
   used_at: z.string().optional(),
   /** The baseline that it was made from, directly or through other snapshots, if that is on this node (archives.ts). */

@@ -46,7 +46,8 @@ export function statusOf(state: NodeState, snapshot: FakeSnapshot): SnapshotStat
   const { snapshot_id, template, size, bytes, created_at, timings, spec } = snapshot;
   const gaveWay = "machine_id" in spec && spec.after === "hold" && { machine_id: spec.machine_id };
   const { memory, usedAt: used_at } = snapshot;
-  const about = { template, size, bytes, created_at, used_at, timings, memory, ...gaveWay };
+  const sealed = snapshot.stateKey === undefined ? undefined : (true as const);
+  const about = { template, size, bytes, created_at, used_at, timings, memory, sealed, ...gaveWay };
   return { snapshot_id, state: "ready", baseline_id: presentBaseline(state, snapshot), ...about };
 }
 

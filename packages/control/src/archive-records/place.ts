@@ -6,9 +6,14 @@ import { openDataKey } from "../secrets/data-key.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import { type Archive, findSpace, type SpaceRow } from "./store.ts";
 
-export interface PlaceDeps {
-  db: Queries;
+/** Where objects of archives are. Both may be the same store. */
+export interface ArchiveStores {
   objects: ObjectStore;
+  localObjects: ObjectStore;
+}
+
+export interface PlaceDeps extends ArchiveStores {
+  db: Queries;
   keyring: Keyring;
 }
 
@@ -22,13 +27,18 @@ interface Place {
 /** The objects of a space are below it. */
 export const prefixOf = ({ org_id: org, id }: Pick<SpaceRow, "org_id" | "id">) => `${org}/archives/${id}/`;
 
-export async function placeOf({ db, objects, keyring }: PlaceDeps, archive: Archive): Promise<Place> {
+/** The store that has the objects of a space. */
+export const storeOf = (stores: ArchiveStores, space: Pick<SpaceRow, "is_local">): ObjectStore =>
+  space.is_local ? stores.localObjects : stores.objects;
+
+export async function placeOf(deps: PlaceDeps, archive: Archive): Promise<Place> {
+  const { db, keyring } = deps;
   const space = await findSpace(db, archive.space_id);
   if (!space) throw new Error(`the space of the archive ${archive.id} is gone`);
   return {
     archiveId: archive.id,
     key: await openDataKey(keyring, archive),
     secret: await openDataKey(keyring, space),
-    store: new ChunksInObjects(objects, prefixOf(space)),
+    store: new ChunksInObjects(storeOf(deps, space), prefixOf(space)),
   };
 }

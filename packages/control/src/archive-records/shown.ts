@@ -1,7 +1,7 @@
 /** The part of records that says where saved states are. */
 import type { Archive as ShownArchive, SNAPSHOT_TIERS } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
-import { type Archive, findArchivesOf } from "./store.ts";
+import { type Archive, findPlaced } from "./store.ts";
 
 export interface ShownState {
   archive: ShownArchive;
@@ -16,11 +16,19 @@ export async function readShownStates(
   snapshotIds: readonly (string | null)[],
 ): Promise<(snapshotId: string | null) => ShownState> {
   const ids = snapshotIds.filter((id) => id !== null);
-  const rows = new Map((await findArchivesOf(db, ids)).map((row) => [row.snapshot_id, row]));
+  const rows = new Map((await findPlaced(db, ids)).map((row) => [row.snapshot_id, row]));
   return (id) => {
     const row = rows.get(id ?? "");
-    return row ? { archive: toArchive(row), tier: row.is_cold ? "cold" : "hot" } : NONE;
+    if (!row) return NONE;
+    if (row.is_local) return { ...NONE, tier: row.is_cold ? "warm" : "hot" };
+    return { archive: toArchive(row), tier: row.is_cold ? "cold" : "hot" };
   };
+}
+
+/** Whether the warm tier has the state. The node may have it as well. */
+export async function isWarm(db: Queries, snapshotId: string | undefined): Promise<boolean> {
+  const [found] = snapshotId === undefined ? [] : await findPlaced(db, [snapshotId]);
+  return found?.is_local === true && found.state === "complete";
 }
 
 export function toArchive({ state, uploaded_at, error }: Archive): ShownArchive {

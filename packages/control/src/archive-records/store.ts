@@ -25,9 +25,17 @@ export async function findArchive(db: Queries, id: string): Promise<Archive | un
   return await findArchives(db).where("id", "=", id).executeTakeFirst();
 }
 
-export async function findArchivesOf(db: Queries, snapshotIds: readonly string[]): Promise<Archive[]> {
+type Placed = Archive & Pick<SpaceRow, "is_local">;
+
+export async function findPlaced(db: Queries, snapshotIds: readonly string[]): Promise<Placed[]> {
   if (snapshotIds.length === 0) return [];
-  return await findArchives(db).where("snapshot_id", "in", snapshotIds).execute();
+  return await db
+    .selectFrom("archives")
+    .innerJoin("archive_spaces", "archive_spaces.id", "archives.space_id")
+    .select(COLUMNS.map((name) => `archives.${name}` as const))
+    .select("archive_spaces.is_local")
+    .where("snapshot_id", "in", snapshotIds)
+    .execute();
 }
 
 export async function findSpace(db: Queries, id: string): Promise<SpaceRow | undefined> {

@@ -123,6 +123,6 @@ test("a removal whose job was lost is swept", { timeout: LONG_MS }, async () => 
   expect(left().length).toBeGreaterThan(0);
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const objects = await DirectoryStore.open(path.join(control.settings.controlDir, "objects"));
-  await removeOrphanChunks({ db, objects }, -1).finally(() => db.destroy());
+  await removeOrphanChunks({ db, objects, localObjects: objects }, -1).finally(() => db.destroy());
   expect(left()).toEqual([]);
 });

@@ -1,38 +1,50 @@
 /** Frees the disk of a node that has little left: saved states whose archives are complete leave it, least recently used first. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { NodeInfo, SnapshotStatus } from "@vivarium/contract/node";
+import { saveIsCold } from "../archive-records/store.ts";
 import type { ArchiveDeps } from "./deps.ts";
+import { packUnused } from "./pack-unused.ts";
 import { listFreeable, saveWhereStatesAre } from "./store.ts";
 
-type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log" | "hasArchives">;
+type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log" | "keyring" | "hasArchives" | "hasWarmTier">;
 
 /** Also writes which states the node has. */
-export async function freeDisk({ db, nodes, log, hasArchives }: FreeDeps): Promise<void> {
-  if (!hasArchives) return;
+export async function freeDisk(deps: FreeDeps): Promise<void> {
+  const { db, nodes, log, hasArchives, hasWarmTier } = deps;
+  if (!hasArchives && !hasWarmTier) return;
   const snapshots = await nodes.listSnapshots();
   const idsOf = (list: readonly SnapshotStatus[]) => list.map(({ snapshot_id: id }) => id);
   await saveWhereStatesAre(db, idsOf(snapshots));
-  let wanted = bytesWanted(await nodes.info());
+  const { disk } = await nodes.info();
+  let wanted = leastFree(disk, hasArchives) - disk.free_bytes;
   if (wanted <= 0) return;
   const unused = snapshots
     .filter((one) => Date.now() - usedAt(one) > LIMITS.stateUnusedMs)
     .sort((one, other) => usedAt(one) - usedAt(other));
-  for (const { snapshot_id: id, bytes } of unused) {
+  const stay: SnapshotStatus[] = [];
+  for (const one of unused) {
     if (wanted <= 0) return;
+    const { snapshot_id: id, bytes } = one;
     // Race: an operation may begin meanwhile. It finds the state gone, and fetches it.
-    if (!(await listFreeable(db, [id])).has(id)) continue;
+    if (!(await listFreeable(db, [id])).has(id)) {
+      stay.push(one);
+      continue;
+    }
     log.info(
       { snapshot_id: id, bytes },
-      "the disk is short of room: a saved state is in the object store only",
+      "the disk is nearly full: a saved state is kept as its archive only",
     );
     await nodes.deleteSnapshot(id);
+    await saveIsCold(db, [id], true);
     wanted -= bytes;
   }
+  if (hasWarmTier) await packUnused(deps, stay, { wanted, free: disk.free_bytes });
 }
 
-/** Bytes that are to be freed. */
-function bytesWanted({ disk }: NodeInfo): number {
-  return Math.max(LIMITS.diskFreeShare * disk.total_bytes, LIMITS.diskFreeBytes) - disk.free_bytes;
+/** Bytes that are to be free. A state of the warm tier frees only a part of what it takes, so less is packed than is put away. */
+function leastFree({ total_bytes: total }: NodeInfo["disk"], hasArchives: boolean): number {
+  const [share, bytes] = [LIMITS.diskFreeShare * total, LIMITS.diskFreeBytes];
+  return hasArchives ? Math.max(share, bytes) : Math.min(share, bytes);
 }
 
 const usedAt = (one: SnapshotStatus) => Date.parse(one.used_at ?? one.created_at);

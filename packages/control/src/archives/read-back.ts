@@ -5,7 +5,7 @@
  */
 import { type Damage, readBack } from "@vivarium/archive/read-back";
 import { messageOf } from "@vivarium/kit/unknown-error";
-import { type PlaceDeps, placeOf, prefixOf } from "../archive-records/place.ts";
+import { type PlaceDeps, placeOf, prefixOf, storeOf } from "../archive-records/place.ts";
 import { type Archive, findArchive, findSpace } from "../archive-records/store.ts";
 import type { Database } from "../db/pool.ts";
 import { leaseSpace, listComplete, packAgain, releaseSpace } from "./store.ts";
@@ -64,7 +64,8 @@ function textOf({ file, error }: Found): string {
   return file === undefined ? messageOf(error) : `${file}: ${messageOf(error)}`;
 }
 
-async function mend({ db, objects }: ReadBackDeps, archive: Archive, damages: Found[]): Promise<void> {
+async function mend(deps: ReadBackDeps, archive: Archive, damages: Found[]): Promise<void> {
+  const { db } = deps;
   const bad = damages.flatMap((damage) =>
     damage.object !== undefined && OF_THE_OBJECT.has(damage.error.reason) ? [damage.object] : [],
   );
@@ -74,7 +75,7 @@ async function mend({ db, objects }: ReadBackDeps, archive: Archive, damages: Fo
   const held = await db.transaction().execute((tx) => leaseSpace(tx, space.id, LEASE_MS));
   if (!held) return;
   try {
-    for (const name of new Set(bad)) await objects.delete(prefixOf(space) + name);
+    for (const name of new Set(bad)) await storeOf(deps, space).delete(prefixOf(space) + name);
     await packAgain(db, archive.id);
   } finally {
     await releaseSpace(db, space.id, held);

@@ -4,14 +4,13 @@
  */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { ObjectStore } from "@vivarium/objects/store";
-import { prefixOf } from "../archive-records/place.ts";
+import { type ArchiveStores, prefixOf, storeOf } from "../archive-records/place.ts";
 import { findSpace, type SpaceRow } from "../archive-records/store.ts";
 import type { Database } from "../db/pool.ts";
 import { keepOnlyNamed, keepOnlySpaces, leaseSpace, listSpaces, releaseSpace } from "./store.ts";
 
-interface RemovalDeps {
+interface RemovalDeps extends ArchiveStores {
   db: Database;
-  objects: ObjectStore;
 }
 
 interface RemovalOptions {
@@ -36,8 +35,10 @@ export const removalOf = ({ org_id: org, id }: Space) => `${org}/${id}`;
 export async function removeArchived(deps: RemovalDeps, input: string, stopping: AbortSignal): Promise<void> {
   const [org_id = "", id = ""] = input.split("/");
   const space = { org_id, id };
-  if (await findSpace(deps.db, id)) return await sweepSpace(deps, space, { graceMs: 0, stopping });
-  await removeWhole(deps, space, { graceMs: 0, stopping });
+  const found = await findSpace(deps.db, id);
+  if (found) return await sweepSpace(deps, found, { graceMs: 0, stopping });
+  for (const objects of storesIn(deps))
+    await removeWhole({ ...deps, objects }, space, { graceMs: 0, stopping });
 }
 
 /** Removes what no row names, once it is old enough. */
@@ -49,12 +50,22 @@ export async function removeOrphanChunks(deps: RemovalDeps, graceMs = GRACE_MS):
     if (spaces.length === 0) break;
     after = spaces.at(-1)?.id ?? after;
   }
-  for (const space of await listUnknown(deps)) await removeWhole(deps, space, { graceMs, stopping });
+  for (const objects of storesIn(deps))
+    for (const space of await listUnknown(deps.db, objects))
+      await removeWhole({ ...deps, objects }, space, { graceMs, stopping });
 }
 
+/** The stores, each once. No row says which of them has had the objects of a space that is gone. */
+const storesIn = ({ objects, localObjects }: ArchiveStores) => new Set([objects, localObjects]);
+
 /** Nothing is removed while something is packed into the space, or waits for it. */
-async function sweepSpace(deps: RemovalDeps, space: Space, options: RemovalOptions): Promise<void> {
-  const { db, objects } = deps;
+async function sweepSpace(
+  deps: RemovalDeps,
+  space: Space & Pick<SpaceRow, "is_local">,
+  options: RemovalOptions,
+): Promise<void> {
+  const { db } = deps;
+  const objects = storeOf(deps, space);
   const prefix = prefixOf(space);
   let held = await db.transaction().execute((tx) => leaseSpace(tx, space.id, LEASE_MS));
   if (!held) return;
@@ -79,7 +90,7 @@ async function sweepSpace(deps: RemovalDeps, space: Space, options: RemovalOptio
 }
 
 async function removeWhole(
-  { db, objects }: RemovalDeps,
+  { db, objects }: { db: Database; objects: ObjectStore },
   space: Space,
   { graceMs, stopping }: RemovalOptions,
 ): Promise<void> {
@@ -104,7 +115,7 @@ async function* pagesOf(objects: ObjectStore, prefix: string, graceMs: number): 
 }
 
 /** Spaces that have objects and no row. */
-async function listUnknown({ db, objects }: RemovalDeps): Promise<Space[]> {
+async function listUnknown(db: Database, objects: ObjectStore): Promise<Space[]> {
   const found = new Map<string, Space>();
   for await (const { key } of objects.list("")) {
     const [org_id = "", kind, id = ""] = key.split("/");

@@ -1,7 +1,7 @@
 /** Ends an attempt of an upload, with its event. */
 import type { Packed } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Archive } from "../archive-records/store.ts";
+import { type Archive, findSpace } from "../archive-records/store.ts";
 import type { Queries } from "../db/pool.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { ArchiveDeps } from "./deps.ts";
@@ -40,9 +40,9 @@ async function write(tx: Queries, archive: Archive, end: End): Promise<boolean> 
   });
 }
 
-/** Baselines belong to no session. */
+/** Baselines belong to no session, and what the warm tier has is no copy elsewhere that a caller could count on. */
 async function emit(tx: Queries, archive: Archive, end: End): Promise<void> {
-  if (archive.session_id === null) return;
+  if (archive.session_id === null || (await findSpace(tx, archive.space_id))?.is_local) return;
   const session = { ...archive, id: archive.session_id };
   const what = archive.kind === "checkpoint" ? { checkpoint_id: archive.snapshot_id } : {};
   const data = { archive_id: archive.id, ...what };

@@ -8,14 +8,17 @@ const FAILED = "failed";
 
 /**
  * Whether something still has the state of the archive: a session that is paused in it, or is being; a checkpoint; a template.
- * The last archive of a session's pauses that is complete stays until the next one is: it is what a lost node leaves.
+ * The last archive of a session's pauses that is complete stays until the next one is: it is what a lost node leaves. One of the
+ * warm tier is on the node's own disk.
  */
 const IS_OWNED = sql<boolean>`case archives.kind
   when 'pause' then exists (select from sessions
     where sessions.id = archives.session_id and sessions.state <> 'destroyed'
       and (sessions.snapshot_id = archives.snapshot_id
         or sessions.op_input ->> 'snapshot_id' = archives.snapshot_id
-        or (archives.state = 'complete' and not exists (select from archives as newer
+        or (archives.state = 'complete'
+          and not exists (select from archive_spaces as space where space.id = archives.space_id and space.is_local)
+          and not exists (select from archives as newer
           where newer.session_id = archives.session_id and newer.kind = 'pause' and newer.state = 'complete'
             and newer.uploaded_at > archives.uploaded_at))))
   when 'checkpoint' then exists (select from checkpoints where checkpoints.id = archives.snapshot_id)
@@ -23,8 +26,11 @@ const IS_OWNED = sql<boolean>`case archives.kind
   else archives.created_at > now() - make_interval(secs => ${LIMITS.archiveGraceMs / 1000}) end`;
 const IS_BASE = sql<boolean>`exists (select from archives as other where other.base_archive = archives.id)`;
 
-/** Archives that can be packed now: their base is complete, and no sweep removes objects of their space. */
-export async function listPackable(db: Queries): Promise<string[]> {
+/**
+ * Archives that can be packed now: their base is complete, and no sweep removes objects of their space. Without `hasArchives` only
+ * those of the warm tier.
+ */
+export async function listPackable(db: Queries, hasArchives: boolean): Promise<string[]> {
   const rows = await db
     .selectFrom("archives")
     .innerJoin("archive_spaces", "archive_spaces.id", "archives.space_id")
@@ -33,6 +39,7 @@ export async function listPackable(db: Queries): Promise<string[]> {
     .where("archives.state", "=", "pending")
     .where((eb) => eb.or([eb("archives.base_archive", "is", null), eb("base.state", "=", "complete")]))
     .where(sql<boolean>`coalesce(swept_until < now(), true)`)
+    .where((eb) => eb.or([eb("archive_spaces.is_local", "=", true), eb.val(hasArchives)]))
     .orderBy("archives.created_at")
     .limit(500)
     .execute();
@@ -224,10 +231,13 @@ export async function releaseSpace(db: Queries, id: string, held: Date): Promise
     .execute();
 }
 
-export async function listSpaces(db: Queries, after: string): Promise<Pick<SpaceRow, "id" | "org_id">[]> {
+export async function listSpaces(
+  db: Queries,
+  after: string,
+): Promise<Pick<SpaceRow, "id" | "org_id" | "is_local">[]> {
   return await db
     .selectFrom("archive_spaces")
-    .select(["id", "org_id"])
+    .select(["id", "org_id", "is_local"])
     .where("id", ">", after)
     .orderBy("id")
     .limit(100)
@@ -312,6 +322,18 @@ export async function listComplete(db: Queries, after: string): Promise<Archive[
     .orderBy("id")
     .limit(100)
     .execute();
+}
+
+/** Archives of the warm tier that are not packed yet. */
+export async function countUnpacked(db: Queries): Promise<number> {
+  const { count } = await db
+    .selectFrom("archives")
+    .innerJoin("archive_spaces", "archive_spaces.id", "archives.space_id")
+    .select(sql<number>`count(*)::int`.as("count"))
+    .where("archives.state", "=", "pending")
+    .where("archive_spaces.is_local", "=", true)
+    .executeTakeFirstOrThrow();
+  return count;
 }
 
 /** Bytes of all archives, before compression. */

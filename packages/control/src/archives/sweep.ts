@@ -12,20 +12,20 @@ import {
   retry,
 } from "./store.ts";
 
-type SweepDeps = Pick<ArchiveDeps, "db" | "jobs" | "hasArchives">;
+type SweepDeps = Pick<ArchiveDeps, "db" | "jobs" | "hasArchives" | "hasWarmTier">;
 
 /** Adds a job for every archive that can be packed and has none. */
 export async function addUploads(deps: SweepDeps): Promise<void> {
-  if (!deps.hasArchives) return;
+  if (!deps.hasArchives && !deps.hasWarmTier) return;
   for (const archive of await listStranded(deps.db))
     await endUpload(deps, archive, { error: "the state that it differs from could not be stored" });
-  for (const id of await listPackable(deps.db))
+  for (const id of await listPackable(deps.db, deps.hasArchives))
     if ((await deps.jobs.add("archive_upload", id)) === "full") return;
 }
 
 /** Tries failed archives again, once their time has come. */
-export async function retryFailed({ db, hasArchives }: SweepDeps): Promise<void> {
-  if (hasArchives) for (const id of await listRetriable(db)) await retry(db, id);
+export async function retryFailed({ db, hasArchives, hasWarmTier }: SweepDeps): Promise<void> {
+  if (hasArchives || hasWarmTier) for (const id of await listRetriable(db)) await retry(db, id);
 }
 
 /** Destroys the keys of archives that nothing has or needs, and adds the removal of their objects. */

@@ -25,6 +25,7 @@ describe("a sweep", () => {
     const id = await world.pausedWith("swept around");
     await world.untilArchived(id);
     const store = await world.openStore();
+    const stores = { objects: store, localObjects: store };
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const [{ space_id: space, org_id: org }] = await world.rows(
       "select * from archives where session_id = $1",
@@ -34,9 +35,9 @@ describe("a sweep", () => {
     const unknown = `${org}/archives/spc_${"0".repeat(21)}/${"b".repeat(64)}`;
     for (const key of [stray, unknown]) await store.put(key, Buffer.from("x"));
     const strays = async () => [await store.head(stray), await store.head(unknown)];
-    await removeOrphanChunks({ db, objects: store });
+    await removeOrphanChunks({ db, ...stores });
     expect(await strays()).toEqual([expect.anything(), expect.anything()]);
-    await removeOrphanChunks({ db, objects: store }, -1);
+    await removeOrphanChunks({ db, ...stores }, -1);
     expect(await strays()).toEqual([undefined, undefined]);
     await store.close();
     await db.destroy();
@@ -133,7 +134,9 @@ test("a check of what is stored finds a damaged object, and the state is packed 
     openDatabase({ url: control.settings.databaseUrl, log: silentLog }),
   ];
   const check = async () => {
-    const found = await Array.fromAsync(readBackArchives({ db, objects, keyring }, async () => {}));
+    const found = await Array.fromAsync(
+      readBackArchives({ db, objects, localObjects: objects, keyring }, async () => {}),
+    );
     return found.filter((one) => one.id === space).flatMap(({ damages }) => damages);
   };
   expect(await check()).toHaveLength(1);

@@ -130,6 +130,7 @@ test("a dump begins with the schema and the saved states that its rows refer to"
     snapshots: [`pau_${S1}`],
     volumes: [],
     artifacts: [],
+    archives: [],
     // Made of an image: no saved state.
     imported: ["deb@2"],
   });

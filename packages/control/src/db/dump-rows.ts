@@ -2,9 +2,11 @@
  * Writes all rows of the database as lines of JSON, as of one instant, while the service runs. Every value is in
  * PostgreSQL's own text form, so that it is read back exactly. The form of a dump:
  *
- *   {"schema": 16, "snapshots": [id, …], "volumes": [id, …], "artifacts": [{"prefix", "objects"}, …], "imported": […]}
+ *   {"schema": 16, "snapshots": [id, …], "volumes": [id, …], "artifacts": [{"prefix", "objects"}, …],
+ *    "archives": [{"prefix", "objects"}, …], "imported": […]}
  *                                           the schema's number, and what rows refer to that is not in the database;
- *                                           `imported` are versions of templates of images, by name
+ *                                           `archives` are those of the warm tier, `imported` versions of templates
+ *                                           of images, by name
  *   {"table": "orgs", "columns": [name, …]}
  *   ["org_…", null, …]                      a row of the table named last, once for each
  *   {"sequences": {name: value, …}}
@@ -29,7 +31,8 @@ export async function dumpRows(url: string, write: (line: string) => Promise<voi
     const schema = await readSchema(client);
     const [snapshots, volumes] = [await listSnapshots(client), await listVolumes(client)];
     const [artifacts, imported] = [await listArtifacts(client), await listImported(client)];
-    await write(JSON.stringify({ schema, snapshots, volumes, artifacts, imported }));
+    const archives = await listLocalArchives(client);
+    await write(JSON.stringify({ schema, snapshots, volumes, artifacts, archives, imported }));
     let rows = 0;
     for (const table of await listTables(client)) rows += await dumpTable(client, table, write);
     // Sequences are outside of transactions: their values are those of now, which are never behind the rows.
@@ -54,9 +57,12 @@ async function listSnapshots(client: pg.Client): Promise<string[]> {
        where snapshot_id is not null and state in ('paused', 'lifetime_expired')
      union select id from checkpoints union select id from templates where session_id is not null order by id`,
   );
-  // No node has the files of those that are in the object store only.
+  // No node has the files of those that are in the object store only, and those of the warm tier are saved as it has them.
+  const isAway = (await hasLocalSpaces(client))
+    ? "(is_cold or exists (select from archive_spaces as space where space.id = space_id and is_local))"
+    : "is_cold";
   const cold = (await hasTable(client, "archives"))
-    ? (await client.query("select snapshot_id from archives where is_cold and state = 'complete'")).rows
+    ? (await client.query(`select snapshot_id from archives where ${isAway} and state = 'complete'`)).rows
     : [];
   const away = new Set(cold.map(({ snapshot_id: id }) => id));
   return rows.map(({ id }) => id).filter((id) => !away.has(id));
@@ -82,6 +88,22 @@ async function listArtifacts(client: pg.Client): Promise<{ prefix: string; objec
   return rows;
 }
 
+/** Objects of the warm tier, by space: of all archives that are complete, as a cold wake needs those below its own, too. */
+async function listLocalArchives(client: pg.Client): Promise<{ prefix: string; objects: string[] }[]> {
+  if (!(await hasLocalSpaces(client))) return [];
+  const { rows } = await client.query(
+    `select space.org_id || '/archives/' || space.id || '/' as prefix,
+         array_agg(distinct encode(named.name, 'hex')) as objects
+       from archive_spaces as space join archives on archives.space_id = space.id
+         cross join lateral (select archives.contents as name
+           union all
+           select substring(archives.chunks from at + 1 for 32)
+             from generate_series(0, length(archives.chunks) - 1, 32) as at) as named
+       where space.is_local and archives.state = 'complete' group by space.org_id, space.id order by space.id`,
+  );
+  return rows;
+}
+
 /** Templates that a node made of images. Their files can be made again, and are in no backup. */
 async function listImported(client: pg.Client): Promise<string[]> {
   if (!(await hasTable(client, "template_builds"))) return [];
@@ -89,6 +111,15 @@ async function listImported(client: pg.Client): Promise<string[]> {
     "select distinct name || '@' || version as name from templates where source_image is not null order by name",
   );
   return rows.map(({ name }) => name);
+}
+
+/** A schema of before an update may have none. */
+async function hasLocalSpaces(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query(
+    `select from information_schema.columns
+       where table_schema = 'public' and table_name = 'archive_spaces' and column_name = 'is_local'`,
+  );
+  return rows.length > 0;
 }
 
 async function hasTable(client: pg.Client, name: string): Promise<boolean> {

@@ -31,6 +31,7 @@ create table archive_spaces (
   kek_id text not null,
   data_key bytea not null,
   swept_until timestamp(3) with time zone,
+  is_local boolean not null default false,
   constraint archive_spaces_owner_key UNIQUE (owner),
   constraint archive_spaces_pkey PRIMARY KEY (id)
 );

@@ -376,6 +376,7 @@ export interface ArchiveSpaceTable {
   kek_id: string;
   data_key: Buffer;
   swept_until: Date | null;
+  is_local: Generated<boolean>;
 }
 
 export interface ArchiveTable {

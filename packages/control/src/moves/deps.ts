@@ -15,8 +15,12 @@ export interface MoveDeps extends FrameDeps, CeilingDeps {
   startGate: StartGate;
   keyring: Keyring;
   objects: ObjectStore;
+  /** The directory of this host that archives of the warm tier are in: `objects` itself, if that is no bucket. */
+  localObjects: ObjectStore;
   /** Whether saved states are kept in the object store, too. */
   hasArchives: boolean;
+  /** Whether unused saved states are packed into `localObjects` when the node's disk is nearly full. */
+  hasWarmTier: boolean;
   /** Every pause waits for its archive, or is refused: see `archive-first.ts`. */
   requireDurablePause: boolean;
   /** Stops provisioning of a session that was destroyed. */

@@ -6,7 +6,7 @@ import { openStateKey } from "../secrets/state-key.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 
-type StartDeps = Pick<MoveDeps, "db" | "nodes" | "keyring" | "objects">;
+type StartDeps = Pick<MoveDeps, "db" | "nodes" | "keyring" | "objects" | "localObjects">;
 
 /** Repeating the call gives the same answer. A saved state that the node does not have is fetched first. */
 export async function startMachineOf(

@@ -9,6 +9,7 @@ import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { addArchive } from "../archive-records/add.ts";
 import { canFetch, withSnapshot } from "../archive-records/fetch.ts";
+import { isWarm } from "../archive-records/shown.ts";
 import { appendEntry } from "../audit/append.ts";
 import type { NewEntry } from "../audit/entry.ts";
 import type { Queries } from "../db/pool.ts";
@@ -117,9 +118,10 @@ export function snapshotSteps(deps: MoveDeps, op: Operation) {
       const source = sourceOf(op.session);
       const spec = { ...source, ...(isOfDisk(op) && { memory: false as const }) };
       const put = () => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal, stateKey);
-      const from = op.kind !== "checkpoint" && "snapshot_id" in source ? source.snapshot_id : undefined;
-      const made = await withSnapshot(deps, from, signal, put).catch((error: unknown) =>
-        explainCold(deps, op, error),
+      const from = "snapshot_id" in source ? source.snapshot_id : undefined;
+      const isFetched = op.kind !== "checkpoint" || (await isWarm(deps.db, from));
+      const made = await withSnapshot(deps, isFetched ? from : undefined, signal, put).catch(
+        (error: unknown) => explainCold(deps, op, error),
       );
       // A node of an earlier version saves memory all the same, which may contain secrets.
       if (isOfDisk(op) && made.memory !== false)
@@ -134,7 +136,7 @@ export function snapshotSteps(deps: MoveDeps, op: Operation) {
   };
 }
 
-/** A checkpoint of a paused session shares the files of its saved state, which must be on the node. */
+/** A checkpoint of a paused session shares the files of its saved state, which must be on this host. */
 async function explainCold(deps: MoveDeps, { kind, session }: Operation, error: unknown): Promise<never> {
   const isLost = error instanceof NodeError && error.code === "snapshot_not_found";
   if (kind !== "checkpoint" || !isLost || !(await canFetch(deps, session.snapshot_id ?? ""))) throw error;

@@ -27,7 +27,7 @@ const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000
 
 type ProvisionDeps = Pick<
   MoveDeps,
-  "db" | "nodes" | "keyring" | "objects" | "signals" | "auditKey" | "log" | "meter"
+  "db" | "nodes" | "keyring" | "objects" | "localObjects" | "signals" | "auditKey" | "log" | "meter"
 >;
 
 export class Provisioner {

@@ -73,7 +73,7 @@ export async function withProvisional<T>(
 
 /** Starts all machines in parallel. The first failure aborts the others. */
 export async function startTogether(
-  deps: Pick<MoveDeps, "db" | "nodes" | "keyring" | "objects">,
+  deps: Pick<MoveDeps, "db" | "nodes" | "keyring" | "objects" | "localObjects">,
   sessions: readonly SessionRow[],
   over: AbortSignal,
 ): Promise<StartedSession[]> {

@@ -14,18 +14,22 @@ export interface StoredThings {
   unnamed_bytes: number;
 }
 
-export async function listThings(db: Queries, objects: Pick<ObjectStore, "list">): Promise<StoredThings> {
+export async function listThings(
+  db: Queries,
+  stores: Iterable<Pick<ObjectStore, "list">>,
+): Promise<StoredThings> {
   const things: StoredThing[] = await listStored(db);
   const artifacts = new Map(things.filter(({ kind }) => kind === "artifact").map((one) => [one.id, one]));
   for (const artifact of artifacts.values()) artifact.stored_bytes = 0;
   let unnamed = 0;
   const archives = new Map(things.filter(({ kind }) => kind === "archive").map((one) => [one.id, one]));
   for (const archive of archives.values()) archive.stored_bytes = 0;
-  for await (const { key, sizeBytes } of objects.list("")) {
-    const id = key.split("/")[2] ?? "";
-    const artifact = artifacts.get(id) ?? archives.get(id);
-    if (artifact) artifact.stored_bytes = (artifact.stored_bytes ?? 0) + sizeBytes;
-    else unnamed += sizeBytes;
-  }
+  for (const objects of stores)
+    for await (const { key, sizeBytes } of objects.list("")) {
+      const id = key.split("/")[2] ?? "";
+      const artifact = artifacts.get(id) ?? archives.get(id);
+      if (artifact) artifact.stored_bytes = (artifact.stored_bytes ?? 0) + sizeBytes;
+      else unnamed += sizeBytes;
+    }
   return { things, unnamed_bytes: unnamed };
 }

@@ -31,7 +31,8 @@ export async function listStored(db: Queries): Promise<Stored[]> {
         (select coalesce(sum(size_bytes), 0)::bigint from artifact_files where artifact_id = artifacts.id)
       from artifacts
     union all
-    select 'archive', id, org_id, owner, null, nullif(owner, 'baselines'), null, null from archive_spaces
+    select 'archive', id, org_id, owner, null, nullif(owner, 'baselines'), null, null
+      from (select id, org_id, regexp_replace(owner, '^local:', '') as owner from archive_spaces) as spaces
     order by kind, id`.execute(db);
   return rows;
 }

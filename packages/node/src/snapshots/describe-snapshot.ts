@@ -58,6 +58,7 @@ async function statusOf(
     // The machine that was captured with `after: "hold"`.
     machine_id: spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined,
     memory: manifest.memory,
+    sealed: manifest.sealed && true,
     used_at: folder?.mtime.toISOString(),
     baseline_id: manifest.kind === "baseline" ? undefined : baselineAmong(found, baselines),
   };

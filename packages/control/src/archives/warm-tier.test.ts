@@ -1,0 +1,136 @@
+/** The warm tier: states that nobody uses are packed into a directory of the host when its disk is nearly full. */
+import { GIB, MIB } from "@vivarium/kit/sizes";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { ArchiveWorld, WITHIN_MS } from "../../test-support/archive-world.ts";
+import { type Control, eventually } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { openDatabase } from "../db/pool.ts";
+import { NodeClient } from "../fleet/node-client.ts";
+import { Keyring } from "../secrets/keyring.ts";
+import { freeDisk } from "./free.ts";
+
+let world: ArchiveWorld;
+let control: Control;
+let disk: Control["node"]["info"]["disk"];
+beforeAll(async () => {
+  world = await ArchiveWorld.start({ hasArchives: false, hasWarmTier: true });
+  control = world.control;
+  disk = control.node.info.disk;
+});
+afterEach(async () => {
+  control.node.info.disk = disk;
+  await world.clear();
+});
+afterAll(() => control.close());
+
+const fill = (freeBytes = 4 * GIB) => {
+  control.node.info.disk = { ...disk, total_bytes: 100 * GIB, free_bytes: freeBytes };
+};
+
+/** A paused session whose state is large, and was last used an hour ago. */
+async function unused(content: string, bytes = 8 * MIB): Promise<string> {
+  const id = await world.pausedWith(content);
+  const found = control.node.snapshots.get(await world.snapshotOf(id));
+  if (!found) throw new Error("the snapshot is not on the node");
+  found.bytes = bytes;
+  found.usedAt = new Date(Date.now() - 3_600_000).toISOString();
+  return id;
+}
+
+async function untilWarm(id: string): Promise<void> {
+  await eventually(async () => {
+    expect(await world.record(id)).toMatchObject({ state: "paused", snapshot_tier: "warm" });
+  }, WITHIN_MS);
+}
+
+/** The part of the sweeps, once, so that a test knows that it has looked. */
+async function freeOnce(): Promise<void> {
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const nodes = new NodeClient(control.settings.nodeSocket);
+  const { keyring } = await Keyring.load(control.settings.kekSource, false);
+  const options = { hasArchives: false, hasWarmTier: true };
+  await freeDisk({ db, nodes, log: silentLog, keyring, ...options }).finally(() => nodes.close());
+  await db.destroy();
+}
+
+const archivesOf = (id: string) => world.rows("select * from archives where session_id = $1", [id]);
+
+test("a state that nobody uses is packed when the disk is nearly full, leaves the node, and wakes", async () => {
+  const id = await unused("rarely used");
+  const snapshotId = await world.snapshotOf(id);
+  expect(await world.record(id)).toMatchObject({ snapshot_tier: "hot", archive: { status: "unavailable" } });
+  fill();
+  await untilWarm(id);
+  expect(control.node.snapshots.has(snapshotId)).toBe(false);
+  // It is no copy elsewhere.
+  expect(await world.record(id)).toMatchObject({ archive: { status: "unavailable" } });
+  expect(
+    await world.rows("select type from events where session_id = $1 and type like 'archive.%'", [id]),
+  ).toEqual([]);
+  const read = await control.ask(`GET /v1/sessions/${id}/files?path=content`);
+  expect([read.status, read.text]).toEqual([200, expect.stringContaining("rarely used")]);
+});
+
+test("nothing is packed while the disk has space, or of what is in use, small or sealed", async () => {
+  const fresh = await world.pausedWith("just used");
+  const found = control.node.snapshots.get(await world.snapshotOf(fresh));
+  if (found) found.bytes = 8 * MIB;
+  const small = await unused("small", MIB);
+  const sealed = await control.createLive({ secrets: { TOKEN: "abcdefghijklmnop" } });
+  await control.ask(`POST /v1/sessions/${sealed}/pause`);
+  const ofSealed = control.node.snapshots.get(await world.snapshotOf(sealed));
+  Object.assign(ofSealed ?? {}, { bytes: 8 * MIB, usedAt: new Date(0).toISOString() });
+  const packed = await unused("packed");
+  fill();
+  await untilWarm(packed);
+  for (const id of [fresh, small, sealed]) expect(await archivesOf(id)).toEqual([]);
+  control.node.info.disk = disk;
+  const spare = await unused("there is space");
+  await freeOnce();
+  expect(await archivesOf(spare)).toEqual([]);
+});
+
+test("nothing is packed onto a disk that has hardly any space", async () => {
+  const id = await unused("too late");
+  fill(GIB / 2);
+  await freeOnce();
+  expect(await archivesOf(id)).toEqual([]);
+});
+
+test("a checkpoint of a warm session is made without waking it", async () => {
+  const id = await unused("to be kept");
+  fill();
+  await untilWarm(id);
+  const made = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
+  expect(made.status).toBe(200);
+  expect(await world.record(id)).toMatchObject({ state: "paused" });
+});
+
+test("the archive goes with the session's next pause, and with the session", async () => {
+  const id = await unused("first");
+  fill();
+  await untilWarm(id);
+  control.node.info.disk = disk;
+  const space = await world.spaceOf(id);
+  expect(world.objectsWith(space)).not.toEqual([]);
+  await control.ask(`POST /v1/sessions/${id}/resume`);
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await eventually(async () => expect(await archivesOf(id)).toEqual([]), WITHIN_MS);
+  await eventually(() => expect(world.objectsWith(space)).toEqual([]), WITHIN_MS);
+
+  const other = await unused("second");
+  fill();
+  await untilWarm(other);
+  const ofOther = await world.spaceOf(other);
+  await control.ask(`DELETE /v1/sessions/${other}`);
+  await eventually(() => expect(world.objectsWith(ofOther)).toEqual([]), WITHIN_MS);
+});
+
+test("a caller cannot ask for the archive, which is not a cold tier", async () => {
+  const id = await unused("asked for");
+  expect(await control.ask(`POST /v1/sessions/${id}/archive/retry`)).toMatchObject({
+    status: 503,
+    body: { code: "archive_unavailable" },
+  });
+  expect((await control.ask("GET /v1/healthz")).body.checks.cold_tier).toBe("off");
+});
