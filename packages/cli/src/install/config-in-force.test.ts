@@ -38,7 +38,7 @@ test.each(["data", "link", "link/.", "nowhere/../data"])(
   async (name) => {
     const { place, said } = await workWith(name);
     const { DATABASE_URL: url, VIV_CONTROL_USER: controlUser, VIV_OBJECTS_DIR: objectsDir } = SETTINGS;
-    expect([place, said]).toEqual([{ url, controlUser, objectsDir }, []]);
+    expect([place, said]).toEqual([{ url, controlUser, objectsDir, localDir: objectsDir }, []]);
   },
 );
 

@@ -1,7 +1,6 @@
 /** Frees the disk of a node that has little left: saved states whose archives are complete leave it, least recently used first. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { NodeInfo, SnapshotStatus } from "@vivarium/contract/node";
-import { saveIsCold } from "../archive-records/store.ts";
 import type { ArchiveDeps } from "./deps.ts";
 import { packUnused } from "./pack-unused.ts";
 import { listFreeable, saveWhereStatesAre } from "./store.ts";
@@ -10,23 +9,32 @@ type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log" | "keyring" | "hasArchi
 
 /** Also writes which states the node has. */
 export async function freeDisk(deps: FreeDeps): Promise<void> {
-  const { db, nodes, log, hasArchives, hasWarmTier } = deps;
+  const { db, nodes, hasArchives, hasWarmTier } = deps;
   if (!hasArchives && !hasWarmTier) return;
   const snapshots = await nodes.listSnapshots();
-  const idsOf = (list: readonly SnapshotStatus[]) => list.map(({ snapshot_id: id }) => id);
   await saveWhereStatesAre(db, idsOf(snapshots));
   const { disk } = await nodes.info();
-  let wanted = leastFree(disk, hasArchives) - disk.free_bytes;
+  const wanted = leastFree(disk, hasArchives) - disk.free_bytes;
   if (wanted <= 0) return;
   const unused = snapshots
     .filter((one) => Date.now() - usedAt(one) > LIMITS.stateUnusedMs)
     .sort((one, other) => usedAt(one) - usedAt(other));
+  const left = await letGo(deps, unused, wanted);
+  if (left.stay.length < unused.length) await saveWhereStatesAre(db, idsOf(await nodes.listSnapshots()));
+  if (hasWarmTier && left.wanted > 0) await packUnused(deps, left.stay, { ...left, free: disk.free_bytes });
+}
+
+/** Deletes from the node what has its archive, until enough is free. Returns what stays, and how much is wanted still. */
+async function letGo(
+  { db, nodes, log }: FreeDeps,
+  unused: readonly SnapshotStatus[],
+  wanted: number,
+): Promise<{ stay: SnapshotStatus[]; wanted: number }> {
   const stay: SnapshotStatus[] = [];
   for (const one of unused) {
-    if (wanted <= 0) return;
     const { snapshot_id: id, bytes } = one;
     // Race: an operation may begin meanwhile. It finds the state gone, and fetches it.
-    if (!(await listFreeable(db, [id])).has(id)) {
+    if (wanted <= 0 || !(await listFreeable(db, [id])).has(id)) {
       stay.push(one);
       continue;
     }
@@ -35,11 +43,12 @@ export async function freeDisk(deps: FreeDeps): Promise<void> {
       "the disk is nearly full: a saved state is kept as its archive only",
     );
     await nodes.deleteSnapshot(id);
-    await saveIsCold(db, [id], true);
     wanted -= bytes;
   }
-  if (hasWarmTier) await packUnused(deps, stay, { wanted, free: disk.free_bytes });
+  return { stay, wanted };
 }
+
+const idsOf = (list: readonly SnapshotStatus[]) => list.map(({ snapshot_id: id }) => id);
 
 /** Bytes that are to be free. A state of the warm tier frees only a part of what it takes, so less is packed than is put away. */
 function leastFree({ total_bytes: total }: NodeInfo["disk"], hasArchives: boolean): number {
