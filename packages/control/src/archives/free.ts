@@ -19,13 +19,13 @@ export async function freeDisk(deps: FreeDeps): Promise<void> {
   const unused = snapshots
     .filter((one) => Date.now() - usedAt(one) > LIMITS.stateUnusedMs)
     .sort((one, other) => usedAt(one) - usedAt(other));
-  const left = await letGo(deps, unused, wanted);
+  const left = await deleteArchived(deps, unused, wanted);
   if (left.stay.length < unused.length) await saveWhereStatesAre(db, idsOf(await nodes.listSnapshots()));
   if (hasWarmTier && left.wanted > 0) await packUnused(deps, left.stay, { ...left, free: disk.free_bytes });
 }
 
 /** Deletes from the node what has its archive, until enough is free. Returns what stays, and how much is wanted still. */
-async function letGo(
+async function deleteArchived(
   { db, nodes, log }: FreeDeps,
   unused: readonly SnapshotStatus[],
   wanted: number,
