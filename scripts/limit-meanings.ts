@@ -122,7 +122,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   durablePauseMs: "how long a pause waits for its archive where pauses must be durable",
   diskFreeShare:
     "share of a node's disk that is kept free of saved states which are in the object store, too",
-  diskFreeBytes: "bytes of a node's disk that are kept free of them, if that is more",
+  diskFreeBytes:
+    "bytes of a node's disk that are kept free of them, if that is more; of states for the warm tier, if that is less",
   stateUnusedMs: "how long a saved state stays on its node after its last use, however little disk is left",
   egressEntries: "entries of an egress policy",
   egressEntryChars: "one entry of an egress policy",

@@ -3,6 +3,7 @@
  * not have yet. What a killed or aborted attempt has put is found and not sent again. The archive exists once its
  * contents are in the store, which are put last; their name and key are all that opens it.
  */
+import { stat } from "node:fs/promises";
 import { ifThere } from "@vivarium/kit/if-there";
 import { MIB } from "@vivarium/kit/sizes";
 import { eachAtOnce } from "./at-once.ts";
@@ -182,6 +183,8 @@ async function openPair({ dir, base }: Source, name: string): Promise<Pair> {
   let below: OpenFile | undefined;
   try {
     below = base && (await ifThere(openRegular(base.dir, name)));
+    // A base that was deleted meanwhile is not one that lacks the file, and the archive would be as good as whole.
+    if (base && !below) await stat(base.dir);
   } catch (error) {
     await own.handle.close();
     throw error;

@@ -21,6 +21,19 @@ describe("archives in a directory", () => {
   testArchive(() => store);
 });
 
+test("a folder is not packed whole because its base was deleted meanwhile", async () => {
+  using place = new Place();
+  const dir = await place.folder({ mem: { bytes: WINDOW, parts: [] } });
+  const space = { store: await place.store(), secret: place.secret };
+  const base = { id: "gone", dir: place.path() };
+  await expect(packFolder(space, newKey(), { dir, files: ["mem"], base })).rejects.toThrow("ENOENT");
+  // A base that lacks the file is one.
+  const other = { id: "other", dir: await place.folder({}) };
+  expect(await packFolder(space, newKey(), { dir, files: ["mem"], base: other })).toMatchObject({
+    differing: 0,
+  });
+});
+
 describe("archives in a bucket", () => {
   let world: S3World;
   let store: S3Store;

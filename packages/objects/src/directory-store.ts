@@ -9,7 +9,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { link, mkdir, open, readdir, rename, rm, rmdir, stat } from "node:fs/promises";
+import { link, mkdir, open, readdir, rename, rm, rmdir, stat, statfs } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
@@ -53,6 +53,12 @@ export class DirectoryStore implements ObjectStore {
       await mkdir(folder, { recursive: true, mode: DIR_MODE });
     await syncPath(dir);
     return store;
+  }
+
+  /** Free bytes of the directory's file system. */
+  async freeBytes(): Promise<number> {
+    const { bavail, bsize } = await statfs(this.#objects);
+    return bavail * bsize;
   }
 
   async put(key: string, body: Body, options: PutOptions = {}): Promise<Stored> {

@@ -102,14 +102,18 @@ async function keepVolumes(pool: string, dir: string, { volumes }: Head): Promis
   return missing;
 }
 
-/** The artifacts and spaces of which an object is missing. Of those nothing is kept. */
+/** The artifacts and spaces of which an object is missing. Nothing is kept of such an artifact, and of a space what is there. */
 async function keepFound({ dir, target, kinds }: ObjectParts, head: Head): Promise<string[]> {
   const missing: string[] = [];
-  const whole: string[] = [];
-  for (const found of kinds.flatMap((kind) => head[kind]))
-    if (await keepObjects(dir, target, found)) whole.push(found.prefix);
-    else missing.push(ownerOf(found));
-  await dropOtherObjects(target, whole);
+  const kept: string[] = [];
+  for (const kind of kinds)
+    for (const found of head[kind]) {
+      const isWhole = await keepObjects(dir, target, found);
+      if (!isWhole) missing.push(ownerOf(found));
+      // A space has many archives, and that of baselines what all others differ from.
+      if (isWhole || kind === "archives") kept.push(found.prefix);
+    }
+  await dropOtherObjects(target, kept);
   return missing;
 }
 

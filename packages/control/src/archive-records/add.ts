@@ -40,14 +40,17 @@ export async function addArchive(
   return await add({ kek, isLocal: false }, tx, { kind, session, snapshot });
 }
 
-/** As `addArchive`, of the warm tier. Undefined without a key-encryption key. */
+/** As `addArchive`, of the warm tier. Undefined without a key-encryption key, or if the state would be packed whole. */
 export async function addLocalArchive(
   { keyring }: Pick<AddDeps, "keyring">,
   tx: Queries,
   saved: Saved,
 ): Promise<Archive | undefined> {
   const kek = keyring.current;
-  return kek && (await add({ kek, isLocal: true }, tx, saved));
+  const baseline = saved.snapshot.baseline_id;
+  if (!kek || baseline === undefined) return undefined;
+  const adding = { kek, isLocal: true };
+  return (await baseOf(adding, tx, null, baseline)) && (await add(adding, tx, saved));
 }
 
 /** How and where archives are added. */
@@ -102,9 +105,9 @@ async function baseOf(
   });
 }
 
-/** A base in a bucket that the service had before would be out of reach, so the warm tier has its own. */
+/** A base of the other tier could be out of reach: it is on this host alone, or in a bucket that the service had before. */
 async function fits({ isLocal }: Adding, tx: Queries, base: Archive): Promise<boolean> {
-  return !isLocal || ((await findSpace(tx, base.space_id))?.is_local ?? false);
+  return (await findSpace(tx, base.space_id))?.is_local === isLocal;
 }
 
 interface Wanted

@@ -31,6 +31,14 @@ export const prefixOf = ({ org_id: org, id }: Pick<SpaceRow, "org_id" | "id">) =
 export const storeOf = (stores: ArchiveStores, space: Pick<SpaceRow, "is_local">): ObjectStore =>
   space.is_local ? stores.localObjects : stores.objects;
 
+/** Whether the object with the archive's contents is there: a directory may be another one now, or not be mounted. */
+export async function hasContents(deps: ArchiveStores & { db: Queries }, archive: Archive): Promise<boolean> {
+  const space = await findSpace(deps.db, archive.space_id);
+  if (!space || !archive.contents) return false;
+  const key = prefixOf(space) + archive.contents.toString("hex");
+  return (await storeOf(deps, space).head(key)) !== undefined;
+}
+
 export async function placeOf(deps: PlaceDeps, archive: Archive): Promise<Place> {
   const { db, keyring } = deps;
   const space = await findSpace(db, archive.space_id);

@@ -1,11 +1,13 @@
 /** Frees the disk of a node that has little left: saved states whose archives are complete leave it, least recently used first. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { NodeInfo, SnapshotStatus } from "@vivarium/contract/node";
+import { type ArchiveStores, hasContents } from "../archive-records/place.ts";
 import type { ArchiveDeps } from "./deps.ts";
 import { packUnused } from "./pack-unused.ts";
 import { listFreeable, saveWhereStatesAre } from "./store.ts";
 
-type FreeDeps = Pick<ArchiveDeps, "db" | "nodes" | "log" | "keyring" | "hasArchives" | "hasWarmTier">;
+type FreeDeps = ArchiveStores &
+  Pick<ArchiveDeps, "db" | "nodes" | "log" | "keyring" | "hasArchives" | "hasWarmTier">;
 
 /** Also writes which states the node has. */
 export async function freeDisk(deps: FreeDeps): Promise<void> {
@@ -21,20 +23,26 @@ export async function freeDisk(deps: FreeDeps): Promise<void> {
     .sort((one, other) => usedAt(one) - usedAt(other));
   const left = await deleteArchived(deps, unused, wanted);
   if (left.stay.length < unused.length) await saveWhereStatesAre(db, idsOf(await nodes.listSnapshots()));
-  if (hasWarmTier && left.wanted > 0) await packUnused(deps, left.stay, { ...left, free: disk.free_bytes });
+  if (!hasWarmTier || left.wanted <= 0) return;
+  await packUnused(deps, { all: snapshots, unused: left.stay }, { ...left, free: disk.free_bytes });
 }
 
 /** Deletes from the node what has its archive, until enough is free. Returns what stays, and how much is wanted still. */
 async function deleteArchived(
-  { db, nodes, log }: FreeDeps,
+  deps: FreeDeps,
   unused: readonly SnapshotStatus[],
   wanted: number,
 ): Promise<{ stay: SnapshotStatus[]; wanted: number }> {
+  const { db, nodes, log, hasArchives } = deps;
+  const freeable = new Set(
+    (await listFreeable(db, idsOf(unused), hasArchives)).map((one) => one.snapshot_id),
+  );
   const stay: SnapshotStatus[] = [];
   for (const one of unused) {
     const { snapshot_id: id, bytes } = one;
+    const [archive] = wanted > 0 && freeable.has(id) ? await listFreeable(db, [id], hasArchives) : [];
     // Race: an operation may begin meanwhile. It finds the state gone, and fetches it.
-    if (wanted <= 0 || !(await listFreeable(db, [id])).has(id)) {
+    if (!archive || !(await hasContents(deps, archive))) {
       stay.push(one);
       continue;
     }

@@ -25,8 +25,12 @@ export async function endUpload(
   });
   crashPoint("archive.settled");
   // It was deleted, or replaced, or is begun by another process. A pause has made those before it needless.
-  if ((await deleteUnowned(deps.db)) > 0 || !isSettled)
-    await deps.jobs.add("archive_removal", removalOf({ org_id: archive.org_id, id: archive.space_id }));
+  const spaces = await deleteUnowned(deps.db);
+  const own = { org_id: archive.org_id, id: archive.space_id };
+  // The chunks of an attempt that failed take a disk that is nearly full; another attempt is an hour away.
+  const isLeft = !isSettled || ("error" in end && (await findSpace(deps.db, archive.space_id))?.is_local);
+  for (const space of new Map([...spaces, ...(isLeft ? [own] : [])].map((one) => [one.id, one])).values())
+    await deps.jobs.add("archive_removal", removalOf(space));
 }
 
 async function write(tx: Queries, archive: Archive, end: End): Promise<boolean> {

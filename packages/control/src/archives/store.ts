@@ -26,10 +26,11 @@ const IS_OWNED = sql<boolean>`case archives.kind
   else archives.created_at > now() - make_interval(secs => ${LIMITS.archiveGraceMs / 1000}) end`;
 const IS_BASE = sql<boolean>`exists (select from archives as other where other.base_archive = archives.id)`;
 
-/**
- * Archives that can be packed now: their base is complete, and no sweep removes objects of their space. Without `hasArchives` only
- * those of the warm tier.
- */
+/** Whether the archive is of the tier that the service packs: the object store, or without `hasArchives` the warm tier. */
+const isOfTier = (hasArchives: boolean) =>
+  sql<boolean>`exists (select from archive_spaces as space where space.id = archives.space_id and space.is_local = ${!hasArchives})`;
+
+/** Archives that can be packed now: their base is complete, and no sweep removes objects of their space. */
 export async function listPackable(db: Queries, hasArchives: boolean): Promise<string[]> {
   const rows = await db
     .selectFrom("archives")
@@ -39,7 +40,7 @@ export async function listPackable(db: Queries, hasArchives: boolean): Promise<s
     .where("archives.state", "=", "pending")
     .where((eb) => eb.or([eb("archives.base_archive", "is", null), eb("base.state", "=", "complete")]))
     .where(sql<boolean>`coalesce(swept_until < now(), true)`)
-    .where((eb) => eb.or([eb("archive_spaces.is_local", "=", true), eb.val(hasArchives)]))
+    .where(isOfTier(hasArchives))
     .orderBy("archives.created_at")
     .limit(500)
     .execute();
@@ -128,11 +129,12 @@ export async function retry(db: Queries, id: string): Promise<void> {
 }
 
 /** Failed archives whose time for another attempt has come. */
-export async function listRetriable(db: Queries): Promise<string[]> {
+export async function listRetriable(db: Queries, hasArchives: boolean): Promise<string[]> {
   const rows = await db
     .selectFrom("archives")
     .select("id")
     .where("state", "=", "failed")
+    .where(isOfTier(hasArchives))
     .where(sql<boolean>`failed_at < now() - make_interval(secs => ${LIMITS.archiveRetryMs / 1000})`)
     .orderBy("failed_at")
     .limit(500)
@@ -141,9 +143,10 @@ export async function listRetriable(db: Queries): Promise<string[]> {
 }
 
 /** Pending archives that differ from one that has failed. */
-export async function listStranded(db: Queries): Promise<Archive[]> {
+export async function listStranded(db: Queries, hasArchives: boolean): Promise<Archive[]> {
   return await findArchives(db)
     .where("state", "=", "pending")
+    .where(isOfTier(hasArchives))
     .where("base_archive", "in", (eb) =>
       eb.selectFrom("archives as base").select("base.id").where("base.state", "=", "failed"),
     )
@@ -151,14 +154,15 @@ export async function listStranded(db: Queries): Promise<Archive[]> {
     .execute();
 }
 
-/** Deletes archives that nothing has or needs, and so destroys their keys. Returns how many. */
-export async function deleteUnowned(db: Queries): Promise<number> {
-  const { numDeletedRows } = await db
+/** Deletes archives that nothing has or needs, and so destroys their keys. Returns the spaces that they were in. */
+export async function deleteUnowned(db: Queries): Promise<Pick<SpaceRow, "id" | "org_id">[]> {
+  const deleted = await db
     .deleteFrom("archives")
     .where(sql<boolean>`not (${IS_OWNED})`)
     .where(sql<boolean>`not (${IS_BASE})`)
-    .executeTakeFirst();
-  return Number(numDeletedRows);
+    .returning(["space_id as id", "org_id"])
+    .execute();
+  return [...new Map(deleted.map((space) => [space.id, space])).values()];
 }
 
 /** Deletes spaces without archives, with their secrets, and returns them. */
@@ -275,17 +279,32 @@ export async function lockSession(tx: Queries, id: string): Promise<void> {
   await tx.selectFrom("sessions").select("id").where("id", "=", id).forUpdate().execute();
 }
 
-/** Snapshots among these that can leave the node: their archive is complete, and no operation or create uses them. */
-export async function listFreeable(db: Queries, snapshotIds: readonly string[]): Promise<Set<string>> {
+/**
+ * Snapshots among these that can leave the node: their archive is complete in the tier that the service has, and no operation,
+ * create or packing of another state uses them.
+ */
+export async function listFreeable(
+  db: Queries,
+  snapshotIds: readonly string[],
+  hasArchives: boolean,
+): Promise<Archive[]> {
   const { rows } = await sql<{ id: string }>`
-    select snapshot_id as id from archives
-      where snapshot_id = any(${snapshotIds}) and state = 'complete'
+    select id from archives
+      where snapshot_id = any(${snapshotIds}) and state = 'complete' and ${isOfTier(hasArchives)}
+        and not exists (select from archives as other where other.base_archive = archives.id and other.state = 'pending')
         and not exists (select from sessions where state <> 'destroyed' and op is not null
           and (sessions.snapshot_id = archives.snapshot_id or op_input ->> 'checkpoint_id' = archives.snapshot_id
             or op_input ->> 'snapshot_id' = archives.snapshot_id))
         and not exists (select from sessions
           where state = 'creating' and origin_snapshot_id = archives.snapshot_id)`.execute(db);
-  return new Set(rows.map(({ id }) => id));
+  if (rows.length === 0) return [];
+  return await findArchives(db)
+    .where(
+      "id",
+      "in",
+      rows.map(({ id }) => id),
+    )
+    .execute();
 }
 
 /** Writes which states no node has, by a list of all that are there. Baselines are not listed. */

@@ -9,7 +9,7 @@ import { openDatabase } from "../db/pool.ts";
 import { Keyring } from "../secrets/keyring.ts";
 import { readBackArchives } from "./read-back.ts";
 import { removeOrphanChunks } from "./remove-objects.ts";
-import { leaseSpace, releaseSpace } from "./store.ts";
+import { leaseSpace, listFreeable, releaseSpace } from "./store.ts";
 
 let world: ArchiveWorld;
 let control: Control;
@@ -108,6 +108,33 @@ describe("a disk that is nearly full", () => {
       async () => expect(await world.record(id)).toMatchObject({ snapshot_tier: "hot" }),
       WITHIN_MS,
     );
+  });
+
+  test("keeps a state that another one is being packed against", async () => {
+    const id = await world.pausedWith("base of another");
+    await world.untilArchived(id);
+    const snapshotId = await world.snapshotOf(id);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const freeable = async () =>
+      (await listFreeable(db, [snapshotId], true)).map(({ snapshot_id }) => snapshot_id);
+    expect(await freeable()).toEqual([snapshotId]);
+    const [{ id: archive, space_id: space }] = await world.rows(
+      "select * from archives where snapshot_id = $1",
+      [snapshotId],
+    );
+    await world.rows("update archive_spaces set swept_until = now() + interval '1 hour' where id = $1", [
+      space,
+    ]);
+    await world.rows(
+      `insert into archives (id, org_id, space_id, kind, snapshot_id, session_id, base_archive, kek_id, data_key)
+         select 'arc_above', org_id, space_id, kind, 'snp_above', session_id, id, kek_id, data_key from archives where id = $1`,
+      [archive],
+    );
+    expect(await freeable()).toEqual([]);
+    await world.rows("delete from archives where id = 'arc_above'");
+    expect(await freeable()).toEqual([snapshotId]);
+    expect(await listFreeable(db, [snapshotId], false)).toEqual([]);
+    await db.destroy();
   });
 
   test("refuses to fetch a state, which then stays where it is", async () => {

@@ -6,13 +6,14 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { Packed } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { changeBase } from "../archive-records/add.ts";
-import { placeOf } from "../archive-records/place.ts";
-import { type Archive, findArchive } from "../archive-records/store.ts";
+import { hasContents, placeOf } from "../archive-records/place.ts";
+import { type Archive, findArchive, findSpace } from "../archive-records/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import type { ArchiveDeps } from "./deps.ts";
+import { hasLocalSpace, readLocalFree } from "./local-free.ts";
 import { endUpload } from "./settle.ts";
-import { beginAttempt } from "./store.ts";
+import { beginAttempt, packAgain } from "./store.ts";
 
 /** Codes after which a further attempt would have the same outcome. */
 const FINAL: ReadonlySet<string> = new Set(["snapshot_not_found", "snapshot_damaged", "invalid"]);
@@ -43,15 +44,27 @@ async function pack(
   signal: AbortSignal,
 ): Promise<Packed | "another base"> {
   const base = archive.base_archive === null ? undefined : await findArchive(deps.db, archive.base_archive);
+  const isLocal = (await findSpace(deps.db, archive.space_id))?.is_local ?? false;
+  if (isLocal) await requireLocal(deps, base);
   const access = { ...(await placeOf(deps, archive)), base: base?.snapshot_id };
   crashPoint("archive.begun");
   try {
     return await deps.nodes.packSnapshot(archive.snapshot_id, access, signal);
   } catch (error) {
-    if (!(error instanceof NodeError) || error.code !== "base_not_found" || !base) throw error;
+    // With another base, or none, a state of the warm tier would take more than it frees.
+    if (!(error instanceof NodeError) || error.code !== "base_not_found" || !base || isLocal) throw error;
     // The sweep adds a job for it.
     await deps.db.transaction().execute((tx) => changeBase(deps, tx, archive));
     return "another base";
+  }
+}
+
+/** Throws unless there is space for the warm tier, and it still has the base: a backup may have been restored without it. */
+async function requireLocal(deps: ArchiveDeps, base: Archive | undefined): Promise<void> {
+  if (!hasLocalSpace(await readLocalFree(deps))) throw new Error("the disk of the warm tier is nearly full");
+  if (base && !(await hasContents(deps, base))) {
+    await packAgain(deps.db, base.id);
+    throw new Error(`the warm tier has lost the archive ${base.id}, which is packed again first`);
   }
 }
 

@@ -1,4 +1,6 @@
 /** The warm tier: states that nobody uses are packed into a directory of the host when its disk is nearly full. */
+import { rename, rm } from "node:fs/promises";
+import path from "node:path";
 import { GIB, MIB } from "@vivarium/kit/sizes";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { ArchiveWorld, WITHIN_MS } from "../../test-support/archive-world.ts";
@@ -30,11 +32,18 @@ const fill = (freeBytes = 4 * GIB) => {
 /** A paused session whose state is large, and was last used an hour ago. */
 async function unused(content: string, bytes = 8 * MIB): Promise<string> {
   const id = await world.pausedWith(content);
+  return await leaveUnused(id, bytes);
+}
+
+async function leaveUnused(id: string, bytes = 8 * MIB): Promise<string> {
+  Object.assign(await stateOf(id), { bytes, usedAt: new Date(Date.now() - 3_600_000).toISOString() });
+  return id;
+}
+
+async function stateOf(id: string) {
   const found = control.node.snapshots.get(await world.snapshotOf(id));
   if (!found) throw new Error("the snapshot is not on the node");
-  found.bytes = bytes;
-  found.usedAt = new Date(Date.now() - 3_600_000).toISOString();
-  return id;
+  return found;
 }
 
 async function untilWarm(id: string): Promise<void> {
@@ -44,12 +53,14 @@ async function untilWarm(id: string): Promise<void> {
 }
 
 /** The part of the sweeps, once, so that a test knows that it has looked. */
-async function freeOnce(): Promise<void> {
+async function freeOnce(tier = { hasArchives: false, hasWarmTier: true }): Promise<void> {
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const nodes = new NodeClient(control.settings.nodeSocket);
   const { keyring } = await Keyring.load(control.settings.kekSource, false);
-  const options = { hasArchives: false, hasWarmTier: true };
-  await freeDisk({ db, nodes, log: silentLog, keyring, ...options }).finally(() => nodes.close());
+  const objects = await world.openStore();
+  const stores = { objects, localObjects: objects };
+  await freeDisk({ db, nodes, log: silentLog, keyring, ...stores, ...tier }).finally(() => nodes.close());
+  await objects.close();
   await db.destroy();
 }
 
@@ -73,13 +84,11 @@ test("a state that nobody uses is packed when the disk is nearly full, leaves th
 
 test("nothing is packed while the disk has space, or of what is in use, small or sealed", async () => {
   const fresh = await world.pausedWith("just used");
-  const found = control.node.snapshots.get(await world.snapshotOf(fresh));
-  if (found) found.bytes = 8 * MIB;
+  (await stateOf(fresh)).bytes = 8 * MIB;
   const small = await unused("small", MIB);
   const sealed = await control.createLive({ secrets: { TOKEN: "abcdefghijklmnop" } });
   await control.ask(`POST /v1/sessions/${sealed}/pause`);
-  const ofSealed = control.node.snapshots.get(await world.snapshotOf(sealed));
-  Object.assign(ofSealed ?? {}, { bytes: 8 * MIB, usedAt: new Date(0).toISOString() });
+  await leaveUnused(sealed);
   const packed = await unused("packed");
   fill();
   await untilWarm(packed);
@@ -88,6 +97,64 @@ test("nothing is packed while the disk has space, or of what is in use, small or
   const spare = await unused("there is space");
   await freeOnce();
   expect(await archivesOf(spare)).toEqual([]);
+});
+
+test("states that share blocks with others than their baseline are not packed: nothing would be free", async () => {
+  const shared = await world.pausedWith("with a checkpoint");
+  const { body: checkpoint } = await control.ask(`POST /v1/sessions/${shared}/checkpoints`);
+  const copy = control.node.snapshots.get(checkpoint.checkpoint_id);
+  if (!copy) throw new Error("the checkpoint is not on the node");
+  copy.bytes = 0;
+  await leaveUnused(shared);
+  const made = await control.createLive({ from_checkpoint: checkpoint.checkpoint_id });
+  await control.ask(`POST /v1/sessions/${made}/pause`);
+  await leaveUnused(made);
+  const packed = await unused("packed");
+  fill();
+  await untilWarm(packed);
+  for (const id of [shared, made]) expect(await archivesOf(id)).toEqual([]);
+});
+
+test("a state stays on the node whose archive is not there, or of a bucket that the service has no more", async () => {
+  const id = await unused("kept");
+  fill();
+  await untilWarm(id);
+  control.node.info.disk = disk;
+  // A fork of it brings it back beside its archive.
+  expect((await control.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 1 } })).status).toBe(200);
+  await leaveUnused(id);
+  const snapshotId = await world.snapshotOf(id);
+  const space = await world.spaceOf(id);
+  await control.sql.query("update archive_spaces set is_local = false where id = $1", [space]);
+  fill();
+  await freeOnce();
+  expect(control.node.snapshots.has(snapshotId)).toBe(true);
+  await control.sql.query("update archive_spaces set is_local = true where id = $1", [space]);
+  control.node.info.disk = disk;
+  const [{ contents }] = await archivesOf(id);
+  const object = world.objectsWith(contents.toString("hex"))[0] ?? "";
+  const file = path.join(world.objectsDir, object);
+  await rename(file, `${file}.elsewhere`);
+  fill();
+  await freeOnce();
+  expect(control.node.snapshots.has(snapshotId)).toBe(true);
+  await rename(`${file}.elsewhere`, file);
+  await freeOnce();
+  expect(control.node.snapshots.has(snapshotId)).toBe(false);
+});
+
+test("a base that the directory has lost is packed again before another state differs from it", async () => {
+  const first = await unused("first of two");
+  fill();
+  await untilWarm(first);
+  const [{ contents }] = await world.rows("select contents from archives where kind = 'baseline'");
+  const object = () => world.objectsWith(contents.toString("hex"));
+  expect(object()).toHaveLength(1);
+  await rm(path.join(world.objectsDir, object()[0] ?? ""));
+  const second = await unused("second of two");
+  await untilWarm(second);
+  const [{ contents: again }] = await world.rows("select contents from archives where kind = 'baseline'");
+  expect(world.objectsWith(again.toString("hex"))).toHaveLength(1);
 });
 
 test("nothing is packed onto a disk that has hardly any space", async () => {

@@ -57,12 +57,9 @@ async function listSnapshots(client: pg.Client): Promise<string[]> {
        where snapshot_id is not null and state in ('paused', 'lifetime_expired')
      union select id from checkpoints union select id from templates where session_id is not null order by id`,
   );
-  // No node has the files of those that are in the object store only, and those of the warm tier are saved as it has them.
-  const isAway = (await hasLocalSpaces(client))
-    ? "(is_cold or exists (select from archive_spaces as space where space.id = space_id and is_local))"
-    : "is_cold";
+  // No node has the files of those that are in the object store only.
   const cold = (await hasTable(client, "archives"))
-    ? (await client.query(`select snapshot_id from archives where ${isAway} and state = 'complete'`)).rows
+    ? (await client.query("select snapshot_id from archives where is_cold and state = 'complete'")).rows
     : [];
   const away = new Set(cold.map(({ snapshot_id: id }) => id));
   return rows.map(({ id }) => id).filter((id) => !away.has(id));
