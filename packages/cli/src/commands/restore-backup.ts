@@ -54,6 +54,7 @@ async function restore(call: Call<{ force?: boolean; undo?: boolean }>, name?: s
     `${snapshots.length} saved states`,
     `${volumes.length - unchanged.length} volumes`,
     `${artifacts.length} artifacts`,
+    ...(archives.length > 0 ? [`${archives.length} spaces of the warm tier`] : []),
   ];
   const lines = [
     `restored ${counts.join(", ")} as of ${made_at} into ${call.config.dataDir}`,
