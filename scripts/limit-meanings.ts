@@ -123,7 +123,7 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   diskFreeShare:
     "share of a node's disk that is kept free of saved states which are in the object store, too",
   diskFreeBytes:
-    "bytes of a node's disk that are kept free of them, if that is more; of states for the warm tier, if that is less",
+    "bytes of a node's disk that are kept free of them, if that is more; for the warm tier, if that is less",
   stateUnusedMs: "how long a saved state stays on its node after its last use, however little disk is left",
   egressEntries: "entries of an egress policy",
   egressEntryChars: "one entry of an egress policy",
