@@ -3,10 +3,10 @@
 # sets `reports`, a directory, and reads the failed lanes from `failed`.
 : "${reports:?}"
 
-# Time limit of a lane: a third more than the slowest takes on two emulated cores. A lane that takes longer hangs: a test
+# Time limit of a lane: more than twice what the slowest takes on two emulated cores. A lane that takes longer hangs: a test
 # runner waits for ever, and prints nothing, when a handle is still open at its end. On a slower host, set
 # VIV_TEST_LANE_MINUTES.
-LANE_MINUTES=${VIV_TEST_LANE_MINUTES:-40}
+LANE_MINUTES=${VIV_TEST_LANE_MINUTES:-60}
 # Time between SIGTERM and SIGKILL.
 LANE_ENDS_WITHIN=${VIV_TEST_LANE_ENDS_WITHIN:-30s}
 failed=()

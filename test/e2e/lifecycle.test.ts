@@ -14,7 +14,7 @@ import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { type Service, startService } from "../support/service.ts";
 
-const CYCLES = size({ ci: 4, full: 25 });
+const CYCLES = size({ ci: 2, full: 25 });
 const CHILDREN = size({ ci: 3, full: 16 });
 /** Checkpoints, and the order in which a session is restored to them. */
 const STATES = size({ ci: 3, full: 5 });

@@ -119,24 +119,29 @@ describe("with nothing configured", () => {
     expect(await arrived()).toEqual([[`GET ${API} /`, `Bearer ${CANARY}`]]);
   });
 
-  test.each([
+  const registries = [
     [
       "pip",
       `pip install -q --no-cache-dir --disable-pip-version-check --target p --index-url https://${REGISTRIES.pip}/simple/ greeting && PYTHONPATH=p python3 -c 'import greeting; print(greeting.text)'`,
     ],
+    ["git", `git clone -q https://${REGISTRIES.git}/greeting.git g && cat g/greeting`],
+    // In every run the guide's npm has a token: network-credential-guide.test.ts.
     [
       "npm",
       `mkdir n && cd n && npm install --silent --no-audit --no-fund --registry https://${REGISTRIES.npm}/ greeting && node -e 'console.log(require("greeting"))'`,
     ],
-    ["git", `git clone -q https://${REGISTRIES.git}/greeting.git g && cat g/greeting`],
-  ] as const)("%s gets its package, and every request has the credential", async (name, script) => {
-    const { code, text } = await guest.tries(`cd /workspace; ${script}`);
-    expect([code, text]).toEqual([0, expect.stringContaining(GREETING)]);
-    const requests = await arrived();
-    expect(requests.length).toBeGreaterThan(0);
-    for (const [request, value] of requests)
-      expect([request, value]).toEqual([expect.stringContaining(REGISTRIES[name]), `Bearer ${CANARY}`]);
-  });
+  ] as const;
+  test.each(registries.slice(0, size({ ci: 2, full: 3 })))(
+    "%s gets its package, and every request has the credential",
+    async (name, script) => {
+      const { code, text } = await guest.tries(`cd /workspace; ${script}`);
+      expect([code, text]).toEqual([0, expect.stringContaining(GREETING)]);
+      const requests = await arrived();
+      expect(requests.length).toBeGreaterThan(0);
+      for (const [request, value] of requests)
+        expect([request, value]).toEqual([expect.stringContaining(REGISTRIES[name]), `Bearer ${CANARY}`]);
+    },
+  );
 
   test("a header of the caller's choice carries the bare secret, and the guest's own copy is dropped", async () => {
     expect(await guest.run(`curl -sS -m 30 -H 'x-api-key: mine' https://${KEYED}/v1/a`)).toContain(
@@ -434,7 +439,7 @@ test(
       let before: number | undefined;
       await eventually(async () => {
         before ??= await tried();
-        expect(await tried()).toBeGreaterThan(before + 3);
+        expect(await tried()).toBeGreaterThan(before + 1);
       }, 60_000);
     };
     await untilTried();

@@ -1,6 +1,6 @@
 /** Gives up requests whose bodies arrive more slowly than the minimum rate. */
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 import { MIN_BODY_RATE, TOO_SLOW, watchBodyRate } from "@vivarium/http1/body-rate";
 import { CLOSE_LIMITS, type CloseLimits } from "@vivarium/http1/close-gently";
 import { hasBody } from "@vivarium/http1/strict-request";
@@ -20,7 +20,8 @@ export function giveUpSlowBodies(
 ): void {
   server.addHook("onRequest", (request, reply, done) => {
     const { raw, routeOptions } = request;
-    if (hasBody(raw)) {
+    // One that was injected has no connection, and none of its bytes is late.
+    if (hasBody(raw) && raw.socket instanceof Socket) {
       if (routeOptions.config.takesRawBody) reply.raw.once("finish", () => dropRest(raw, closeLimits));
       else watchBodyRate(raw, rate, (socket) => refuseRest(server, socket));
     }
