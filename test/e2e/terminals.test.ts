@@ -143,7 +143,7 @@ describe("a terminal", () => {
     terminal.webSocket.pause();
     const before = residentBytes(control);
     const stands = async () => {
-      // One that reads nothing answers no pings, and would be taken for gone.
+      // A client that reads nothing answers no pings, and would be taken for gone.
       terminal.webSocket.ping();
       const first = await inGuest(id, "cat /workspace/count");
       await sleep(2_000);

@@ -20,7 +20,7 @@ export function giveUpSlowBodies(
 ): void {
   server.addHook("onRequest", (request, reply, done) => {
     const { raw, routeOptions } = request;
-    // One that was injected has no connection, and none of its bytes is late.
+    // A request that was injected has no connection, and none of its bytes is late.
     if (hasBody(raw) && raw.socket instanceof Socket) {
       if (routeOptions.config.takesRawBody) reply.raw.once("finish", () => dropRest(raw, closeLimits));
       else watchBodyRate(raw, rate, (socket) => refuseRest(server, socket));
