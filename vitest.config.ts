@@ -57,6 +57,8 @@ export default defineConfig({
           exclude: part === "quick" ? EXHAUSTIVE : [],
           globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
           maxWorkers: AT_ONCE,
+          // A file's start costs as much as its tests do, and nearly all of that is modules that others have loaded.
+          isolate: false,
           maxConcurrency: AT_ONCE,
           sequence: { groupOrder: 1 },
           // What hangs is ended; how fast something is, a test says itself.

@@ -1,7 +1,19 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { dir, respond, S1, S2, serve, stopServing, stream, viv } from "../test-support/program.ts";
+import {
+  dir,
+  inOwnDirectories,
+  respond,
+  S1,
+  S2,
+  serve,
+  stopServing,
+  stream,
+  viv,
+} from "../test-support/program.ts";
+
+inOwnDirectories();
 
 const record = { session_id: S1, state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
 

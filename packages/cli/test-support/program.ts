@@ -22,15 +22,19 @@ export const S2 = "s2bbbbbbbbbbbbbbbbbbb";
 
 export let dir: string;
 const cleanups: (() => void)[] = [];
-beforeEach(async () => {
-  dir = await mkdtemp(path.join(tmpdir(), "viv-cli-"));
-  await mkdir(path.join(dir, "control"));
-  await writeFile(path.join(dir, "control", "bootstrap.key"), "viv_local\n");
-});
-afterEach(async () => {
-  stopServing();
-  await rm(dir, { recursive: true, force: true });
-});
+
+/** Gives each test of the calling file a data directory, `dir`, and closes its servers. */
+export function inOwnDirectories(): void {
+  beforeEach(async () => {
+    dir = await mkdtemp(path.join(tmpdir(), "viv-cli-"));
+    await mkdir(path.join(dir, "control"));
+    await writeFile(path.join(dir, "control", "bootstrap.key"), "viv_local\n");
+  });
+  afterEach(async () => {
+    stopServing();
+    await rm(dir, { recursive: true, force: true });
+  });
+}
 
 /** Closes the servers of this test: their URLs then refuse connections. */
 export function stopServing(): void {

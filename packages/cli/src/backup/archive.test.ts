@@ -2,9 +2,11 @@ import { link, mkdir, open, readdir, rm, stat, symlink, writeFile } from "node:f
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { type PackOptions, pack, readFirst, unpack } from "./archive.ts";
 import { sumsBelow } from "./sums.ts";
+
+inOwnDirectories();
 
 const NEVER = new AbortController().signal;
 const OPTIONS = { signal: NEVER, verify: () => Promise.reject(new Error("nothing changes here")) };

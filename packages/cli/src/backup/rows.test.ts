@@ -2,8 +2,10 @@ import { link, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { loadRows } from "./rows.ts";
+
+inOwnDirectories();
 
 const load = (file: string) =>
   loadRows("postgresql://nobody@127.0.0.1:1/none", file, { keepAside: "update" });

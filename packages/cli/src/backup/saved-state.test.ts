@@ -1,8 +1,10 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { buildsOf, pinSnapshot, placeSnapshot } from "./saved-state.ts";
+
+inOwnDirectories();
 
 const HOLE_BYTES = 1024 * 1024;
 let source: string;

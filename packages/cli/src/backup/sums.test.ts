@@ -2,8 +2,10 @@ import { copyFile, open } from "node:fs/promises";
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { sumsBelow } from "./sums.ts";
+
+inOwnDirectories();
 
 const MIB = 1024 * 1024;
 

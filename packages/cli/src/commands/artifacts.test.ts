@@ -2,9 +2,11 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { Artifact } from "@vivarium/sdk";
 import { expect, test } from "vitest";
-import { dir, respond, S1, serve, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, respond, S1, serve, viv } from "../../test-support/program.ts";
 import { noProgress } from "../copy/progress.ts";
 import { saveArtifact } from "./artifacts/save-artifact.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const AID = "art_aaaaaaaaaaaaaaaaaaaaa";

@@ -1,6 +1,8 @@
 /** `viv audit`: what it asks the service, and what it prints. */
 import { expect, test } from "vitest";
-import { respond, S1, type Seen, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, S1, type Seen, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const hash = "a".repeat(64);

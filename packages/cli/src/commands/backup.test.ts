@@ -1,7 +1,9 @@
 import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const target = () => path.join(dir, "b.tar.zst");
 

@@ -1,9 +1,14 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
-import { expect, test, vi } from "vitest";
-import { dir, viv } from "../../test-support/program.ts";
+import { afterAll, expect, test, vi } from "vitest";
+import { dir, inOwnDirectories, viv } from "../../test-support/program.ts";
 
+inOwnDirectories();
+
+// Other files of tests share modules of this process, without what is put in their place here.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 vi.mock("../service/stop-service.ts", () => ({ stopService: async () => {} }));
 
 const machine = path.join("pool/m/mch_1/machine.json");

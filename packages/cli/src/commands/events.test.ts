@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { respond, S1, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, S1, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const event = (n: number, type: string, data: object) => ({
   id: `evt_${n}`,

@@ -1,9 +1,11 @@
 import { mkdir, symlink } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readConfig, withOptions } from "../config.ts";
 import { dataDirFor } from "./install.ts";
+
+inOwnDirectories();
 
 test("an install over a unit is for its data directory, unless another one is named", () => {
   const unit = { dataDir: "/srv/vivarium" };

@@ -4,7 +4,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const id = "4x7k2m9q0a1b2c3d4e5f6";
 const session = { session_id: id, state: "live", size: "small", created_at: "2027-01-01T10:00:00.000Z" };

@@ -1,6 +1,8 @@
 /** `viv key` and `viv project`: what they ask the service, and what they print. */
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const project = { id: "prj_1", name: "web", created_at: at, is_default: false };

@@ -1,7 +1,18 @@
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, S1, type Seen, serve, stream, viv } from "../../test-support/program.ts";
+import {
+  dir,
+  inOwnDirectories,
+  respond,
+  S1,
+  type Seen,
+  serve,
+  stream,
+  viv,
+} from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const cap = {
   session_id: S1,

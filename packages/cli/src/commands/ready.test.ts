@@ -2,9 +2,11 @@ import { spawnSync } from "node:child_process";
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir, serve, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, serve, viv } from "../../test-support/program.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { takeLock } from "../supervisor/lock.ts";
+
+inOwnDirectories();
 
 test("it ends once the service that has the data directory answers", async () => {
   const { url } = await serve(() => {});

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { respond, type Seen, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, type Seen, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const idOf = (letter: string, i = 0) => `${letter}${String(i).padStart(20, "0")}`;
 const [A, B, C] = ["a", "b", "c"].map((letter) => idOf(letter)) as [string, string, string];

@@ -2,7 +2,18 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir, respond, S1, type Seen, serve, stream, viv } from "../../test-support/program.ts";
+import {
+  dir,
+  inOwnDirectories,
+  respond,
+  S1,
+  type Seen,
+  serve,
+  stream,
+  viv,
+} from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const image = `oci:${S1}/workspace/image`;

@@ -1,6 +1,8 @@
 /** `viv template import` and `viv template log`: what they ask the service, and what they print. */
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const queued = {

@@ -1,6 +1,8 @@
 /** `viv token`: what it asks the service, and what it prints. */
 import { expect, test } from "vitest";
-import { respond, S1, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, S1, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const record = (hash: string) => ({ hash, capabilities: ["pty", "view"], created_at: at, expires_at: at });

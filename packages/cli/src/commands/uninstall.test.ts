@@ -3,11 +3,13 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
-import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import { dir, viv } from "../../test-support/program.ts";
+import { afterAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { dir, inOwnDirectories, viv } from "../../test-support/program.ts";
 import { CliError } from "../cli-error.ts";
 import type { Installed } from "../install/installed.ts";
 import type { Removal, Step } from "../install/removal.ts";
+
+inOwnDirectories();
 
 /** Calls of the verb. Nothing is removed here: the steps would be those of this host. */
 const seen: { events: string[]; removals: Removal[] } = vi.hoisted(() => ({ events: [], removals: [] }));
@@ -18,6 +20,9 @@ const host: { units: Installed[]; isLocked: boolean; isMounted: boolean; steps: 
   steps: [],
 }));
 
+// Other files of tests share modules of this process, without what is put in their place here.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 vi.mock("../install/systemd.ts", async (original) => ({
   ...(await original<object>()),
   requireRootFor: () => {},

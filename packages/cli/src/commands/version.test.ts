@@ -4,9 +4,11 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { serviceUnit } from "../install/unit-text.ts";
 import { writeJournal } from "../update/journal.ts";
+
+inOwnDirectories();
 
 const MAIN = path.join(import.meta.dirname, "../main.ts");
 const COPY = "/usr/local/lib/vivarium/vivarium/first";

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { inOwnDirectories, respond, serve, viv } from "../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const session = (session_id: string, state: string, facts = {}) => ({

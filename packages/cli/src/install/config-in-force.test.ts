@@ -1,11 +1,13 @@
 import { mkdir, symlink } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { databasePlace } from "../backup/database.ts";
 import { readConfig } from "../config.ts";
 import { configInForce, withConfigInForce } from "./config-in-force.ts";
 import type { Installed } from "./installed.ts";
+
+inOwnDirectories();
 
 const FILE = "/etc/vivarium/test.env";
 const SETTINGS = {

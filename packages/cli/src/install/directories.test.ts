@@ -4,8 +4,10 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { emptyPlace, isSameDir } from "./directories.ts";
+
+inOwnDirectories();
 
 test("a link is an empty place once its directory is empty; a plain directory never is", async () => {
   const [real, link] = [path.join(dir, "real"), path.join(dir, "link")];

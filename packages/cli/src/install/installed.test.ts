@@ -1,8 +1,10 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { checkFree, type Installed, parseUnitName, placesOf } from "./installed.ts";
+
+inOwnDirectories();
 
 const first: Installed = {
   name: "vivarium",

@@ -2,8 +2,10 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { requireNoneLeft, requireServed } from "./live-machines.ts";
+
+inOwnDirectories();
 
 test("a machine that lives is a reason against a pause without a service, and against what follows a stop", async () => {
   await requireServed(dir, "uninstall --pause");

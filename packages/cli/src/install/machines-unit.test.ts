@@ -2,8 +2,10 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { hasMachinesUnit, removeMachinesUnit, writeMachinesUnit } from "./machines-unit.ts";
+
+inOwnDirectories();
 
 /** A systemctl that records its calls, each with what the unit's file says about stops by hand; `failing` ends with 1. */
 async function recordSystemctl(file: string, failing = ""): Promise<() => Promise<string[]>> {

@@ -3,8 +3,10 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { hasNeedrestart, removeNeedrestart, writeNeedrestart } from "./needrestart.ts";
+
+inOwnDirectories();
 
 const fileIn = (place: string) => path.join(dir, place, "conf.d/vivarium.conf");
 

@@ -1,8 +1,10 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { requireOwnDataDir } from "./own-data-dir.ts";
+
+inOwnDirectories();
 
 const other = () => path.join(dir, "other");
 

@@ -1,9 +1,11 @@
 import { chown, lchown, lstat, mkdir, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { type Layout, layoutOf, makeUserDirs } from "../supervisor/layout.ts";
 import { disown, disownStore, isOwnedStore, ownedBy } from "./ownership.ts";
+
+inOwnDirectories();
 
 const USER = { name: "of-the-service", uid: 64_998, gid: 64_997 };
 const LATER = { name: "of-the-service", uid: 64_996, gid: 64_995 };

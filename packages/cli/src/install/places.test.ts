@@ -1,8 +1,10 @@
 import { mkdir, symlink } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { placesIn } from "./places.ts";
+
+inOwnDirectories();
 
 test("a unit waits for the places that its settings name, and for those that links lead to", async () => {
   const [real, link] = [path.join(dir, "disk/data"), path.join(dir, "link")];

@@ -2,8 +2,10 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { cacheStep, ourData, type Removal, stepsOf } from "./removal.ts";
+
+inOwnDirectories();
 
 let removal: Removal;
 beforeEach(async () => {

@@ -2,8 +2,10 @@ import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { countMachines, hasOtherSlots, removeSlots, slotsOf } from "./slot-remains.ts";
+
+inOwnDirectories();
 
 test("slots are those of the data directory and its bakes, not of another with a similar name", async () => {
   const slots = path.join(dir, "slots");

@@ -4,9 +4,11 @@ import path from "node:path";
 import { MACHINES_UNIT } from "@vivarium/contract/node";
 import { PAUSE_ALL_LIMIT_MS } from "@vivarium/contract/supervision";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { ROOT } from "../supervisor/repository.ts";
 import { machinesUnit, readUnit, serviceUnit } from "./unit-text.ts";
+
+inOwnDirectories();
 
 const facts = {
   name: "vivarium",

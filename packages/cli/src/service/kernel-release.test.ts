@@ -1,8 +1,10 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readKernelRelease } from "./kernel-release.ts";
+
+inOwnDirectories();
 
 function image(release: string, magic = "HdrS"): Buffer {
   const bytes = Buffer.alloc(0x4000);

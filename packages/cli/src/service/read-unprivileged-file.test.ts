@@ -1,8 +1,10 @@
 import { link, mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readUnprivilegedFile } from "./read-unprivileged-file.ts";
+
+inOwnDirectories();
 
 test("a plain file is read; a link to another file is not", async () => {
   const folder = path.join(dir, "folder");

@@ -1,10 +1,12 @@
 import path from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { takeForCommand } from "../supervisor/lock.ts";
 import { COMMAND_LIMIT_MS } from "../supervisor/wait-for-lock.ts";
 import { startDeadline } from "./start-deadline.ts";
 import { WAIT_FOR_START_MS } from "./start-limit.ts";
+
+inOwnDirectories();
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance"] });

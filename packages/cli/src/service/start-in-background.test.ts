@@ -4,8 +4,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { dir, respond, serve, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, respond, serve, viv } from "../../test-support/program.ts";
 import { takeLock } from "../supervisor/lock.ts";
+
+inOwnDirectories();
 
 async function holdLock(url: string): Promise<void> {
   await mkdir(path.join(dir, "run"), { recursive: true });

@@ -3,8 +3,10 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { identify, isAlive } from "@vivarium/kit/process-identity";
 import { expect, onTestFinished, test } from "vitest";
-import { dir, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, viv } from "../../test-support/program.ts";
 import { layoutOf } from "../supervisor/layout.ts";
+
+inOwnDirectories();
 
 test.each([["alone"], ["with --pause", "--pause"], ["with --sessions", "--sessions"]])(
   "down %s ends no command that has the data directory, and names it",

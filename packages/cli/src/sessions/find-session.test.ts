@@ -1,8 +1,10 @@
 import path from "node:path";
 import type { SessionRecord } from "@vivarium/sdk";
 import { describe, expect, test } from "vitest";
-import { dir, respond, type Seen, serve, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, respond, type Seen, serve, viv } from "../../test-support/program.ts";
 import { pickSession } from "./find-session.ts";
+
+inOwnDirectories();
 
 const WEB = "4x7k2m9q0a1b2c3d4e5f6";
 const DB = "4x7kzzzz0a1b2c3d4e5f6";

@@ -1,9 +1,11 @@
 import { cpSync, mkdirSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readBuild } from "./build.ts";
 import { ROOT } from "./repository.ts";
+
+inOwnDirectories();
 
 test("a checkout has its version with the commit, and the number of its newest migration", async () => {
   const { version, schema } = await readBuild();

@@ -1,7 +1,9 @@
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { PartsRecord, readParts } from "./parts-record.ts";
+
+inOwnDirectories();
 
 test("each process is noted with its version and start, the last start of a name counts, and nothing is left", async () => {
   const file = path.join(dir, "parts.json");

@@ -2,10 +2,12 @@ import { renameSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir, viv } from "../../test-support/program.ts";
+import { dir, inOwnDirectories, viv } from "../../test-support/program.ts";
 import { layoutOf } from "./layout.ts";
 import { takeForCommand, takeLock } from "./lock.ts";
 import { takeLockAfterCommands } from "./wait-for-lock.ts";
+
+inOwnDirectories();
 
 const url = "http://127.0.0.1:1";
 

@@ -2,9 +2,11 @@ import { execFileSync } from "node:child_process";
 import { chmod, lstat, mkdir, readdir, readFile, readlink, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readBuild } from "../supervisor/build.ts";
 import { listCopies, makeCopy, removeOthers } from "./copies.ts";
+
+inOwnDirectories();
 
 let checkout: string;
 let copies: string;

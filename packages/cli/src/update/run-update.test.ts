@@ -2,10 +2,12 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { serviceUnit } from "../install/unit-text.ts";
 import { type Journal, NEXT, readJournal } from "./journal.ts";
 import { continueUpdate, type Ended, runUpdate, type UpdateDeps } from "./run-update.ts";
+
+inOwnDirectories();
 
 const OLD_SCHEMA = 17;
 const NEW_SCHEMA = 18;

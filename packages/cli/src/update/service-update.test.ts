@@ -4,11 +4,13 @@ import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { identify } from "@vivarium/kit/process-identity";
 import { expect, onTestFinished, test } from "vitest";
-import { dir } from "../../test-support/program.ts";
+import { dir, inOwnDirectories } from "../../test-support/program.ts";
 import { readConfig } from "../config.ts";
 import type { Holder } from "../supervisor/lock.ts";
 import type { Terminal } from "../terminal.ts";
 import { findSavedRows, isUp, waitForAnswer, waitUntilServes } from "./service-update.ts";
+
+inOwnDirectories();
 
 const SINCE = "2027-03-01T09:30:00.000Z";
 

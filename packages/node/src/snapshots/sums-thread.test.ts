@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Worker } from "node:worker_threads";
 import { createLog } from "@vivarium/kit/log";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
 import { makeLoadable, QEMU } from "../../test-support/loadable.ts";
 import { crcOfFile } from "./file-crc.ts";
 import { verifyLoadable } from "./manifest.ts";
@@ -15,6 +15,9 @@ const log = createLog("test", "silent");
 
 /** How often this thread has summed. Another thread has its own copy of the module. */
 const here = vi.hoisted(() => ({ sums: 0 }));
+// Other files of tests share modules of this process, without what is put in their place here.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 vi.mock("node:zlib", async (original) => {
   const zlib = await original<typeof import("node:zlib")>();
   const crc32: typeof zlib.crc32 = (...input) => {

@@ -3,7 +3,9 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, S1, serve, viv } from "../../../test-support/program.ts";
+import { dir, inOwnDirectories, respond, S1, serve, viv } from "../../../test-support/program.ts";
+
+inOwnDirectories();
 
 const at = "2027-01-01T10:00:00.000Z";
 const origin = "https://api.example.com";

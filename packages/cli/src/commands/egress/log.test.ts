@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { respond, S1, serve, viv } from "../../../test-support/program.ts";
+import { inOwnDirectories, respond, S1, serve, viv } from "../../../test-support/program.ts";
+
+inOwnDirectories();
 
 const line = (host: string, facts: object = {}) => ({
   at: "2027-03-01T09:30:00.125Z",
