@@ -36,8 +36,8 @@ const becomeLive = ({ route }: Exposed) => {
 describe("a paused preview", () => {
   test("is woken once for a thousand visitors, who are all answered (P-10)", async () => {
     await gateway.previews.close();
-    // A busy host takes its time to bring a thousand here.
-    gateway = await startGateway({ holdMs: 30_000 * SLOWNESS, lineMs: 10_000 * SLOWNESS });
+    // A busy host takes its time to bring a thousand here, and from here to the guest.
+    gateway = await startGateway({ holdMs: 60_000 * SLOWNESS, lineMs: 60_000 * SLOWNESS });
     const preview = expose(gateway, guest, { state: "paused", visibility: "public" });
     let wakeUp: () => void = () => undefined;
     gateway.onWake = () =>
