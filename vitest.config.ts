@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { defineConfig } from "vitest/config";
-import { EXHAUSTIVE, QUICK } from "./test/quick.ts";
+import { EXHAUSTIVE, LONG, QUICK } from "./test/quick.ts";
 
 // For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
 process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
@@ -26,16 +26,15 @@ const UNIT = [
 ];
 const isNetwork = (file: string) => file.startsWith("test/e2e/network-");
 
-/** The files of a project on machines that are part of the run: all, those of `npm test`, or those that it leaves out. */
-function partOf(all: string, quick: string[]): { include: string[]; exclude: string[] } {
+/** The files of a project on machines that are part of the run: all, those of `npm test`, those that it leaves out, or the long ones. */
+function partOf(all: string, isOurs: (file: string) => boolean): { include: string[]; exclude: string[] } {
+  const [quick, long] = [QUICK, LONG].map((files) => files.filter(isOurs)) as [string[], string[]];
   if (part === "quick") return { include: quick, exclude: [] };
-  return { include: [all], exclude: part === "rest" ? quick : [] };
+  if (part === "long") return { include: long, exclude: [] };
+  return { include: [all], exclude: part === "rest" ? [...quick, ...long] : [] };
 }
 
-const e2e = partOf(
-  E2E,
-  QUICK.filter((file) => !isNetwork(file)),
-);
+const e2e = partOf(E2E, (file) => !isNetwork(file));
 const onMachines = (atOnce: number) => ({
   fileParallelism: atOnce > 1,
   maxWorkers: atOnce,
@@ -83,7 +82,7 @@ export default defineConfig({
         // other have a network each (scripts/in-own-network).
         test: {
           name: "network",
-          ...partOf(NETWORK, QUICK.filter(isNetwork)),
+          ...partOf(NETWORK, isNetwork),
           globalSetup: ["test/support/world/service.ts"],
           sequence: { groupOrder: 3 },
           ...onMachines(1),

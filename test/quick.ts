@@ -14,6 +14,18 @@ export const QUICK = [
 ];
 
 /**
+ * The tests on real machines that `scripts/run-long-tests machines` and `clients` run, and no part of `npm test`: commands and
+ * programs whose parts are tested without machines, and the faults of guests that cost the most time.
+ */
+export const LONG = [
+  "test/e2e/cli-{checkpoints,files,network,shell}.test.ts",
+  "test/e2e/{abandoned-streams,attached-faults,exec-streams,output,tunnel}.test.ts",
+  "test/e2e/{broken-guests,guest-faults,hostile-agent,link-races,snapshot-damage}.test.ts",
+  "test/e2e/{clone-randomness,cpu-model,deleted-data,image-builder,official-templates,saved-sizes}.test.ts",
+  "test/e2e/network-{bound-clients,browser,churn,clients,dockerfile}.test.ts",
+];
+
+/**
  * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
  * peers that take long, of the kernel's rules, of artifacts, builds, previews, archives, caps, keys, object stores, events,
  * the audit log and kernels of code in all their cases, and of whole services.
