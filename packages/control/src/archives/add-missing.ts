@@ -1,14 +1,15 @@
-/** Adds archives of states that were saved before the service kept any, or that a row caught up with. */
+/** Adds archives of states that were saved before the service kept any, or had a bucket, or that a row caught up with. */
 import { addArchive } from "../archive-records/add.ts";
 import { findSessionsById } from "../sessions/store.ts";
 import type { ArchiveDeps } from "./deps.ts";
-import { listUnarchived } from "./store.ts";
+import { deleteOutgrown, listUnarchived } from "./store.ts";
 
 export async function addMissing(
   deps: Pick<ArchiveDeps, "db" | "nodes" | "keyring" | "hasArchives">,
 ): Promise<void> {
   if (!deps.hasArchives) return;
   const snapshots = new Map((await deps.nodes.listSnapshots()).map((one) => [one.snapshot_id, one]));
+  await deleteOutgrown(deps.db, [...snapshots.keys()]);
   const missing = await listUnarchived(deps.db, [...snapshots.keys()]);
   const found = await findSessionsById(
     deps.db,

@@ -4,7 +4,7 @@ import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Caller } from "../access/caller.ts";
 import type { Scope } from "../access/principal.ts";
 import { addArchive } from "../archive-records/add.ts";
-import { toArchive } from "../archive-records/shown.ts";
+import { isWarm, toArchive } from "../archive-records/shown.ts";
 import { findArchiveOf } from "../archive-records/store.ts";
 import { appendEntry } from "../audit/append.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -13,7 +13,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { getSession } from "../sessions/get.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { ArchiveDeps } from "./deps.ts";
-import { lockSession, retry } from "./store.ts";
+import { deleteOutgrown, lockSession, retry } from "./store.ts";
 
 export async function retryArchive(
   deps: ArchiveDeps,
@@ -27,8 +27,9 @@ export async function retryArchive(
     await lockSession(tx, id);
     const session = await getSession(tx, scope, id);
     if (requirePaused(session) !== snapshotId) throw notHere();
-    const known = await findArchiveOf(tx, snapshotId);
-    if (known?.state === "complete") throw isComplete();
+    if (snapshot) await deleteOutgrown(tx, [snapshotId]);
+    else if (await isWarm(tx, snapshotId)) throw isPacked();
+    if ((await findArchiveOf(tx, snapshotId))?.state === "complete") throw isComplete();
     if (!snapshot) throw notHere();
     const added = await addArchive(deps, tx, { kind: "pause", session, snapshot });
     if (!added) throw noColdTier();
@@ -56,6 +57,11 @@ function requirePaused({ state, snapshot_id: id }: SessionRow): string {
 }
 
 const isComplete = () => new ApiError("conflict", "the session's saved state is in the object store already");
+const isPacked = () =>
+  new ApiError(
+    "conflict",
+    "the session's saved state is packed in a directory of its host; resume the session, and its next pause is archived",
+  );
 const notHere = () =>
   new ApiError("conflict", "the session's saved state is not on its node any more, so it cannot be archived");
 const noColdTier = () =>

@@ -334,6 +334,25 @@ export async function listUnarchived(
   return rows;
 }
 
+/**
+ * Deletes archives of the warm tier that a service with a bucket does not need: of states that are on the node, which the bucket is
+ * to have, and of baselines that none differs from.
+ */
+export async function deleteOutgrown(db: Queries, listed: readonly string[]): Promise<void> {
+  await db
+    .deleteFrom("archives")
+    .where(sql<boolean>`snapshot_id = any(${listed})`)
+    .where(isOfTier(false))
+    .where(sql<boolean>`not ${IS_BASE}`)
+    .execute();
+  await db
+    .deleteFrom("archives")
+    .where("kind", "=", "baseline")
+    .where(isOfTier(false))
+    .where(sql<boolean>`not ${IS_BASE}`)
+    .execute();
+}
+
 export async function listComplete(db: Queries, after: string): Promise<Archive[]> {
   return await findArchives(db)
     .where("state", "=", "complete")

@@ -4,11 +4,13 @@ import path from "node:path";
 import { GIB, MIB } from "@vivarium/kit/sizes";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { ArchiveWorld, WITHIN_MS } from "../../test-support/archive-world.ts";
-import { type Control, eventually } from "../../test-support/control.ts";
+import { Control, eventually } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
+import { createApp } from "../app.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { Keyring } from "../secrets/keyring.ts";
+import { addMissing } from "./add-missing.ts";
 import { freeDisk } from "./free.ts";
 
 let world: ArchiveWorld;
@@ -52,17 +54,22 @@ async function untilWarm(id: string): Promise<void> {
   }, WITHIN_MS);
 }
 
-/** The part of the sweeps, once, so that a test knows that it has looked. */
-async function freeOnce(tier = { hasArchives: false, hasWarmTier: true }): Promise<void> {
+type Deps = Parameters<typeof freeDisk>[0];
+
+/** A part of the sweeps, once, so that a test knows that it has looked. */
+async function once(part: (deps: Deps) => Promise<void>): Promise<void> {
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const nodes = new NodeClient(control.settings.nodeSocket);
   const { keyring } = await Keyring.load(control.settings.kekSource, false);
   const objects = await world.openStore();
   const stores = { objects, localObjects: objects };
-  await freeDisk({ db, nodes, log: silentLog, keyring, ...stores, ...tier }).finally(() => nodes.close());
+  const tier = { hasArchives: false, hasWarmTier: true };
+  await part({ db, nodes, log: silentLog, keyring, ...stores, ...tier }).finally(() => nodes.close());
   await objects.close();
   await db.destroy();
 }
+
+const freeOnce = () => once(freeDisk);
 
 const archivesOf = (id: string) => world.rows("select * from archives where session_id = $1", [id]);
 
@@ -200,4 +207,42 @@ test("a caller cannot ask for the archive, which is not a cold tier", async () =
     body: { code: "archive_unavailable" },
   });
   expect((await control.ask("GET /v1/healthz")).body.checks.cold_tier).toBe("off");
+});
+
+// The last one: its archives of a bucket stay.
+test("once there is a bucket, states that are on the node are archived there, and their baseline", async () => {
+  const [back, away] = [await unused("back on the node"), await unused("packed alone")];
+  fill();
+  for (const id of [back, away]) await untilWarm(id);
+  control.node.info.disk = disk;
+  const bringBack = async (id: string) => {
+    expect((await control.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 1 } })).status).toBe(200);
+    // The fork ends after its answer, and states in use are left alone.
+    const opOf = () => world.rows("select op from sessions where id = $1", [id]);
+    await eventually(async () => expect(await opOf()).toEqual([{ op: null }]));
+  };
+  const inTier = "select is_local from archives join archive_spaces as space on space.id = space_id where";
+  const ofSession = async (id: string) => await world.rows(`${inTier} session_id = $1`, [id]);
+  await bringBack(back);
+  await once((deps) => addMissing({ ...deps, hasArchives: true }));
+  expect(await ofSession(back)).toEqual([{ is_local: false }]);
+  // The other one has nothing but its archive, which differs from the baseline's.
+  expect([await ofSession(away), await world.rows(`${inTier} kind = 'baseline'`)]).toEqual([
+    [{ is_local: true }],
+    [{ is_local: true }],
+  ]);
+  const settings = { ...control.settings, hasArchives: true, hasWarmTier: false };
+  const app = await createApp(settings, silentLog);
+  const later = new Control({ app, node: control.node, key: control.key, sql: control.sql, settings });
+  expect(await later.ask(`POST /v1/sessions/${away}/archive/retry`)).toMatchObject({
+    status: 409,
+    body: { error: expect.stringContaining("resume the session") },
+  });
+  await app.close();
+  await bringBack(away);
+  await once((deps) => addMissing({ ...deps, hasArchives: true }));
+  expect(await ofSession(away)).toEqual([{ is_local: false }]);
+  expect(await world.rows(`${inTier} kind = 'baseline'`)).toEqual([{ is_local: false }]);
+  const [{ base_archive: base }] = await archivesOf(away);
+  expect(await world.rows("select kind from archives where id = $1", [base])).toEqual([{ kind: "baseline" }]);
 });
