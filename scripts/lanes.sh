@@ -3,7 +3,7 @@
 # sets `reports`, a directory, and reads the failed lanes from `failed`.
 : "${reports:?}"
 
-# Time limit of a lane: more than twice what the slowest takes on two emulated cores. A lane that takes longer hangs: a test
+# Time limit of a lane: twice what the slowest takes on two emulated cores. A lane that takes longer hangs: a test
 # runner waits for ever, and prints nothing, when a handle is still open at its end. On a slower host, set
 # VIV_TEST_LANE_MINUTES.
 LANE_MINUTES=${VIV_TEST_LANE_MINUTES:-60}

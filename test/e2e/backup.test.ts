@@ -18,7 +18,7 @@ const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >> count; sleep 0.2; done
 
 const viv = (...argv: string[]): Promise<Ended> => startVivWith({}, ...argv).ended;
 
-/** Three services, one after the other, with machines, and every read of what they keep. */
+/** Two services with machines, one restored from the other, and every read of what they keep. */
 const LONG_MS = 720_000 * SLOWNESS;
 
 /** Nothing is in it before the last test. */

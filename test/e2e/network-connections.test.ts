@@ -439,6 +439,7 @@ test(
       let before: number | undefined;
       await eventually(async () => {
         before ??= await tried();
+        // The second try after the look has begun after it.
         expect(await tried()).toBeGreaterThan(before + 1);
       }, 60_000);
     };

@@ -3,7 +3,6 @@
  * from one file. Every other private address stays closed, and all of them without the opening, by the world's own
  * counters.
  */
-
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";

@@ -339,18 +339,14 @@ export async function listUnarchived(
  * to have, and of baselines that none differs from.
  */
 export async function deleteOutgrown(db: Queries, listed: readonly string[]): Promise<void> {
-  await db
-    .deleteFrom("archives")
-    .where(sql<boolean>`snapshot_id = any(${listed})`)
-    .where(isOfTier(false))
-    .where(sql<boolean>`not ${IS_BASE}`)
-    .execute();
-  await db
-    .deleteFrom("archives")
-    .where("kind", "=", "baseline")
-    .where(isOfTier(false))
-    .where(sql<boolean>`not ${IS_BASE}`)
-    .execute();
+  // States first: a baseline is needed as long as one of them differs from it.
+  for (const isMeant of [sql<boolean>`snapshot_id = any(${listed})`, sql<boolean>`kind = 'baseline'`])
+    await db
+      .deleteFrom("archives")
+      .where(isMeant)
+      .where(isOfTier(false))
+      .where(sql<boolean>`not ${IS_BASE}`)
+      .execute();
 }
 
 export async function listComplete(db: Queries, after: string): Promise<Archive[]> {
