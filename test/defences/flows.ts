@@ -140,7 +140,7 @@ export const flows: Defence[] = [
     edits: [
       {
         file: `${EGRESS}/tls-front.ts`,
-        text: "setTimeout(onGone, HELLO_MS)",
+        text: "setTimeout(onGone, helloMs)",
         instead: "setTimeout(onGone, 60_000)",
       },
     ],

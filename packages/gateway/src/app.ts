@@ -67,6 +67,8 @@ export interface EgressParts {
   dialledPort?: (port: number) => number;
   /** Milliseconds: for one question to a name server, and of silence on a guest's DNS connection. Set by tests only. */
   dnsLimits?: { attemptMs: number; tcpIdleMs: number };
+  /** Milliseconds in which a guest names its server. Set by tests only. */
+  helloMs?: number | undefined;
   /** The authorities and time limits of Connections. Set by tests only. */
   interceptor?: Pick<InterceptorDeps, "roots" | "limits">;
   /** Called for each request through a Connection. Set by tests only. */
@@ -74,7 +76,7 @@ export interface EgressParts {
 }
 
 export function startEgress(parts: EgressParts) {
-  const { tables, log, dialledPort = (port) => port, dnsLimits } = parts;
+  const { tables, log, dialledPort = (port) => port, dnsLimits, helloMs } = parts;
   const resolver = new Resolver({ tables, log, attemptMs: dnsLimits?.attemptMs });
   const dns = {
     ...parts,
@@ -92,7 +94,7 @@ export function startEgress(parts: EgressParts) {
       parts.onRequest?.(entry);
     },
   });
-  const front = { tables, resolver, dialledPort, flows, bound, interceptor, log };
+  const front = { tables, resolver, dialledPort, flows, bound, interceptor, helloMs, log };
   const openers = [
     (address: string) => listenUdp(dns, address),
     (address: string) => listenTcp(dns, address),

@@ -165,7 +165,12 @@ export async function startWorld(
   prefix: string,
   outside: { http: number; tls: number },
   log: Log = silent,
-  { dnsLimits, interceptor, onRequest }: Pick<EgressParts, "dnsLimits" | "interceptor" | "onRequest"> = {},
+  {
+    dnsLimits,
+    helloMs,
+    interceptor,
+    onRequest,
+  }: Pick<EgressParts, "dnsLimits" | "helloMs" | "interceptor" | "onRequest"> = {},
 ): Promise<World> {
   const names = await new TestNameServer().start(`${prefix}.53`);
   const node = new TestNode();
@@ -174,7 +179,7 @@ export async function startWorld(
   const egressLog = new EgressLog();
   const dialledPort = (port: number) => (port === 443 ? outside.tls : outside.http);
   const egress = startEgress({
-    ...{ node: client, tables, egressLog, log, dialledPort, dnsLimits, interceptor, onRequest },
+    ...{ node: client, tables, egressLog, log, dialledPort, dnsLimits, helloMs, interceptor, onRequest },
   });
   const hosts: World["hosts"] = [`${prefix}.10`, `${prefix}.11`, `${prefix}.12`];
   let version = 0;

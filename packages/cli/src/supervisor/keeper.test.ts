@@ -32,6 +32,8 @@ function keep(launch: (signal: AbortSignal) => Promise<Running>) {
   };
 }
 
+const pausesOf = (reports: string[]) => reports.map((report) => report.match(/[\d.]+ s/)?.[0]);
+
 test("starts a killed process again and stops it for good on request", async () => {
   const launched: Running[] = [];
   const { keeper, reports } = keep(async () => {
@@ -54,9 +56,8 @@ test("waits longer after each early death, and a failing launch counts as one", 
   });
   void keeper.start(wanted);
   await expect.poll(() => reports).toHaveLength(3);
-  expect(reports.map((report) => report.match(/[\d.]+ s/)?.[0])).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
+  expect(pausesOf(reports)).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
   expect(reports[0]).toContain("no disk");
-  expect(keeper.recentDeaths).toBe(3);
   await keeper.stop();
 });
 
@@ -71,7 +72,21 @@ test("a launch that fails after a long time counts as an early death, also after
   });
   await keeper.start(wanted);
   await expect.poll(() => reports).toHaveLength(3);
-  expect(keeper.recentDeaths).toBe(3);
+  expect(pausesOf(reports)).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
+  await keeper.stop();
+  now.mockRestore();
+});
+
+test("counts every death, and begins with a short pause again after a healthy run", async () => {
+  const now = vi.spyOn(performance, "now");
+  const { keeper, reports } = keep(async () => {
+    if (reports.length === 2) setTimeout(() => now.mockReturnValue(performance.now() + 60_000), 50);
+    return start(reports.length === 2 ? "sleep 1" : "exit 0");
+  });
+  await keeper.start(wanted);
+  await expect.poll(() => reports, { timeout: 20_000 }).toHaveLength(3);
+  expect(pausesOf(reports)).toEqual(["0.2 s", "0.4 s", "0.2 s"]);
+  expect(keeper.deaths).toBe(3);
   await keeper.stop();
   now.mockRestore();
 });

@@ -25,14 +25,16 @@ export class Keeper {
   #current: Running | undefined;
   #loop: Promise<void> = Promise.resolve();
   #deaths = 0;
+  /** Deaths since the process was last healthy. */
+  #earlyDeaths = 0;
 
   constructor(name: string, deps: KeeperDeps) {
     this.name = name;
     this.#deps = deps;
   }
 
-  /** Deaths since the process was last healthy. */
-  get recentDeaths(): number {
+  /** All deaths. A slow host may take longer than a healthy process runs to get to the point where one dies. */
+  get deaths(): number {
     return this.#deaths;
   }
 
@@ -69,10 +71,11 @@ export class Keeper {
       if (signal.aborted) return;
       // A launch that failed was never healthy, however long it took.
       const wasHealthy = performance.now() - launchedAt > HEALTHY_MS;
-      this.#deaths = wasHealthy ? 1 : this.#deaths + 1;
+      this.#deaths += 1;
+      this.#earlyDeaths = wasHealthy ? 1 : this.#earlyDeaths + 1;
       if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
         return callbacks.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
-      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (this.#deaths - 1), LONGEST_PAUSE_MS);
+      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (this.#earlyDeaths - 1), LONGEST_PAUSE_MS);
       this.#deps.report(`${this.name} ended (${ending}); starting it again in ${pauseMs / 1000} s`);
       await sleep(pauseMs, signal);
     }

@@ -206,7 +206,7 @@ async function announce(
   const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
     limitMs: START_LIMIT_MS,
     signal: stopping,
-    isHopeless: () => keepers.some((keeper) => keeper.recentDeaths >= HOPELESS_DEATHS),
+    isHopeless: () => keepers.some((keeper) => keeper.deaths >= HOPELESS_DEATHS),
   });
   if (!health) {
     if (stopping.aborted) return true;

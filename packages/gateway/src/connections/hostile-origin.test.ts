@@ -416,7 +416,7 @@ test("an upload to an origin that does not read waits, and the guest that leaves
 
 test("a guest that does not finish its handshake or the head of its request is cut off", async () => {
   const other = await startBoundWorld("127.31.52", {
-    limits: { handshakeMs: 300 * SLOWNESS, headMs: 600 * SLOWNESS },
+    limits: { guestHandshakeMs: 300 * SLOWNESS, headMs: 600 * SLOWNESS },
   });
   await other.bind();
   const socket = await other.open();

@@ -21,7 +21,9 @@ import { Http1Upstream } from "./upstream-http1.ts";
 import { Http2Upstream } from "./upstream-http2.ts";
 
 export interface Limits {
-  /** Time of a TLS handshake with the guest or the origin, in milliseconds. */
+  /** Time of a TLS handshake with the guest, in milliseconds: one on an emulated and busy host takes many seconds. */
+  guestHandshakeMs: number;
+  /** Time of a TLS handshake with the origin. */
   handshakeMs: number;
   /** Time in which a guest sends the head of a request. */
   headMs: number;
@@ -31,11 +33,14 @@ export interface Limits {
   idleMs: number;
   /** Time in which a guest with HTTP/2 takes the answer to a refused request. */
   refusalMs: number;
+  /** TCP connections to one origin for one session: each stream of a guest may need its own. */
+  dialled: number;
 }
 
 const LIMITS: Limits = {
-  ...{ handshakeMs: 10_000, headMs: 15_000, answerMs: 15 * 60_000, idleMs: 60 * 60_000 },
-  refusalMs: 10_000,
+  ...{ guestHandshakeMs: 30_000, handshakeMs: 10_000, headMs: 15_000 },
+  ...{ answerMs: 15 * 60_000, idleMs: 60 * 60_000 },
+  ...{ refusalMs: 10_000, dialled: 256 },
 };
 
 /** Idle time after which TCP keep-alive probes begin. */
@@ -126,7 +131,7 @@ export class Interceptor {
     const server = createServer({
       SNICallback: (_name, choose) => choose(null, context),
       ALPNProtocols: [HTTP2, HTTP1],
-      handshakeTimeout: this.#limits.handshakeMs,
+      handshakeTimeout: this.#limits.guestHandshakeMs,
     });
     const onSecure = (socket: TLSSocket) => {
       socket.on("error", () => socket.destroy());
@@ -239,7 +244,7 @@ class GuestConnection implements OpenConnection {
 
   async #dial(protocols: string[]): Promise<TLSSocket> {
     const { flow, origin, bound, limits, roots } = this.#deps;
-    const giveBack = origin.takeDial();
+    const giveBack = origin.takeDial(limits.dialled);
     if (!giveBack) throw new Error("the session has too many connections to this origin");
     const raw = await flow.dial().catch((error: unknown) => {
       giveBack();

@@ -6,8 +6,6 @@ import type { SessionShare } from "./session-share.ts";
 
 /** Answers that may carry the credential before the Connection is suspended. */
 const MAX_REFLECTIONS = 3;
-/** TCP connections to one origin for one session: each stream of a guest may need its own. */
-const MAX_DIALLED = 256;
 /** Longest wait between two looks at the clock. */
 const MAX_WAIT_MS = 60_000;
 
@@ -69,9 +67,9 @@ export class Origin {
     return () => this.#open.delete(connection);
   }
 
-  /** Counts a TCP connection to the origin. Undefined: there are too many. Otherwise the function that gives it back. */
-  takeDial(): (() => void) | undefined {
-    if (this.#dialled >= MAX_DIALLED) return undefined;
+  /** Counts a TCP connection to the origin. Undefined: there are `most`. Otherwise the function that gives it back. */
+  takeDial(most: number): (() => void) | undefined {
+    if (this.#dialled >= most) return undefined;
     this.#dialled += 1;
     return () => {
       this.#dialled -= 1;

@@ -16,12 +16,15 @@ import type { GuestFlow } from "./guest-flow.ts";
 import type { GuestFlows } from "./guest-flows.ts";
 import { splice } from "./splice.ts";
 
-const HELLO_MS = 5_000;
+/** A program on an emulated and busy host reads its certificates after it has connected, which takes it many seconds. */
+const HELLO_MS = 30_000;
 
 export type FrontDeps = DialDeps & {
   flows: GuestFlows;
   bound: BoundConnections;
   interceptor: Interceptor;
+  /** Time in milliseconds in which a guest names its server. */
+  helloMs?: number | undefined;
   log: Log;
 };
 
@@ -69,7 +72,7 @@ async function intercept(deps: FrontDeps, flow: GuestFlow, origin: Origin, recei
 type Named = { name: string; received: Buffer } | { reason: HelloReason };
 
 /** Reads the server name and leaves the socket paused. Never rejects: without a name it resolves to a reason. */
-function readName({ log }: FrontDeps, guest: Socket): Promise<Named> {
+function readName({ log, helloMs = HELLO_MS }: FrontDeps, guest: Socket): Promise<Named> {
   let received = Buffer.alloc(0);
   const { promise, resolve } = Promise.withResolvers<Named>();
   const onGone = () => resolve({ reason: received.length === 0 ? "no_name" : "malformed" });
@@ -82,7 +85,7 @@ function readName({ log }: FrontDeps, guest: Socket): Promise<Named> {
     resolve({ name: hello.name, received });
   };
   const onData = guarded(log, take, () => resolve({ reason: "malformed" }));
-  const late = setTimeout(onGone, HELLO_MS);
+  const late = setTimeout(onGone, helloMs);
   guest.on("data", onData).once("end", onGone).once("close", onGone);
   return promise.finally(() => {
     clearTimeout(late);
