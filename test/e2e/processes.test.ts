@@ -7,8 +7,8 @@ import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
 
-/** More than twice the kept size. */
-const LARGE_MIB = size({ ci: 24, full: 100 });
+/** More than the kept size. */
+const LARGE_MIB = size({ ci: 12, full: 100 });
 
 let id: string;
 beforeAll(async () => {
