@@ -10,12 +10,12 @@ process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", impor
 const POSTGRES = "test/support/postgres.ts";
 const E2E = "test/e2e/**/*.test.ts";
 const NETWORK = "test/e2e/network-*.test.ts";
+const part = process.env.VIV_TEST_PART;
 const MINUTE_MS = 60_000;
 /** How long what hangs is waited for, per minute. */
 const PATIENCE_MS = MINUTE_MS * SLOWNESS;
-/** Tests without machines wait more than they compute. In the rest, those on machines need processors, too. */
-const AT_ONCE = process.env.VIV_TEST_PART === "rest" ? 2 : availableParallelism() + 3;
-const { VIV_TEST_PART: part, VIV_TEST_SERVICES: services = "1" } = process.env;
+/** Tests without machines wait more than they compute. */
+const AT_ONCE = availableParallelism() + 3;
 const UNIT = [
   "packages/*/src/**/*.test.ts",
   "test/*.test.ts",
@@ -35,13 +35,14 @@ function partOf(all: string, isOurs: (file: string) => boolean): { include: stri
 }
 
 const e2e = partOf(E2E, (file) => !isNetwork(file));
-const onMachines = (atOnce: number) => ({
-  fileParallelism: atOnce > 1,
-  maxWorkers: atOnce,
+/** One file at a time: `scripts/run-tests` runs both projects beside each other. */
+const ON_MACHINES = {
+  fileParallelism: false,
+  maxWorkers: 1,
   testTimeout: 5 * PATIENCE_MS,
   hookTimeout: 5 * PATIENCE_MS,
   expect: { poll: { timeout: PATIENCE_MS } },
-});
+};
 
 export default defineConfig({
   test: {
@@ -67,14 +68,14 @@ export default defineConfig({
         },
       },
       {
-        // Real services with real machines, one for each file that runs at a time.
+        // Real services with real machines.
         test: {
           name: "e2e",
           include: e2e.include,
           exclude: [NETWORK, ...e2e.exclude],
           globalSetup: ["test/support/service.ts"],
           sequence: { groupOrder: 2 },
-          ...onMachines(Number(services)),
+          ...ON_MACHINES,
         },
       },
       {
@@ -85,7 +86,7 @@ export default defineConfig({
           ...partOf(NETWORK, isNetwork),
           globalSetup: ["test/support/world/service.ts"],
           sequence: { groupOrder: 3 },
-          ...onMachines(1),
+          ...ON_MACHINES,
         },
       },
     ],

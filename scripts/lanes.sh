@@ -15,7 +15,6 @@ limits=()
 names=()
 
 # lane NAME COMMAND...: starts a lane. The lines of all lanes are mixed on standard output; each lane also has a log.
-# With LANE_AFTER="LANE LANE..." it first waits until one of these is over, and its time begins then.
 lane() {
   local name=$1
   shift
@@ -25,8 +24,6 @@ lane() {
   (
     # SIGTERM goes to the whole group: this shell ignores it, to record the exit code of its command.
     trap : TERM
-    # shellcheck disable=SC2086
-    wait_for_one_of ${LANE_AFTER:-} || exit 143
     started=$EPOCHSECONDS
     code=0
     # Through a pipe, since programs that see the terminal would overwrite each other's lines. tee ignores SIGTERM,
@@ -43,23 +40,9 @@ lane() {
   names+=("$name")
 }
 
-# wait_for_one_of LANE...: returns once one of the lanes is over; at once without any.
-wait_for_one_of() {
-  local name
-  [ $# -gt 0 ] || return 0
-  while :; do
-    for name in "$@"; do [ ! -e "$reports/$name.over" ] || return 0; done
-    # SIGTERM ends the sleep.
-    sleep 1 || return 1
-  done
-}
-
 # limit_lane NAME GROUP: ends the lane's process group, and no other, after the time limit.
 limit_lane() {
-  local started
-  # shellcheck disable=SC2086
-  wait_for_one_of ${LANE_AFTER:-}
-  started=$EPOCHSECONDS
+  local started=$EPOCHSECONDS
   sleep "${LANE_MINUTES}m"
   # Once a lane is over, its group number may belong to other processes.
   [ ! -e "$reports/$1.over" ] || return 0

@@ -75,18 +75,8 @@ test("interrupting the run ends its lanes, also one that ignores signals", async
   expect(await isThere(Number(await log("deaf")))).toBe(false);
 });
 
-test("a lane that waits for others begins once one of them is over, and its time limit begins then, too", async () => {
-  const waits = `lane waits sh -c 'sleep 1; ls "$reports"'`;
-  const out = await printed(`export reports; lane first sleep 2.5; LANE_AFTER="none first" ${waits}`, LIMIT);
-  expect(out).not.toContain("The lane waits is");
-  expect((await log("waits")).split("\n")).toContain("first.over");
-});
-
-test("a lane that waits for one which must be killed begins after that", async () => {
-  const deaf = `bash -c 'trap "" TERM; while :; do sleep 0.1; done'`;
-  await printed(`lane deaf ${deaf}; LANE_AFTER=deaf lane waits echo begun`, {
-    ...LIMIT,
-    VIV_TEST_LANE_ENDS_WITHIN: "1s",
-  });
-  expect(await log("waits")).toBe("begun\n");
+test("lanes after a wait begin once all before it are over, and what failed before stays failed", async () => {
+  const out = await printed(`export reports; lane one false; wait_for_lanes; lane two sh -c 'ls "$reports"'`);
+  expect((await log("two")).split("\n")).toContain("one.over");
+  expect(out.endsWith("\nfailed: one\n")).toBe(true);
 });

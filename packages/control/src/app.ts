@@ -242,7 +242,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           every(HOUR_MS, () => runPart(parts, name, part)),
         ),
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
-        every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
+        every(FLUSH_MS, () => parts.eventFeed.poll().catch(logPublishFailure(log))),
         every(Math.min(ENDED_CREDENTIALS_MS, tickMs), async () => parts.openRequests.endExpired()),
         every(Math.min(ENDED_CREDENTIALS_MS, tickMs), () =>
           endRequestsOfEnded(parts).catch(logEndedFailure(log)),

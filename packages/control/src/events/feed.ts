@@ -13,6 +13,8 @@ import { listOrgsAfter, readHead } from "./store.ts";
 
 /** After this time a reader reads the database, in case it was not woken. */
 const POLL_MS = 30_000;
+/** Without readers, one in so many periodic looks takes place: whoever lists events looks first. */
+const WITHOUT_READERS = 4;
 
 export interface EventDeps {
   db: Database;
@@ -27,6 +29,7 @@ export class EventFeed {
   readonly #streams = new Set<Promise<unknown>>();
   readonly #looks = new Coalesced(() => this.#look());
   #head = 0;
+  #polls = 0;
 
   constructor(deps: { db: Database; signals: SessionSignals }) {
     this.#deps = deps;
@@ -48,13 +51,18 @@ export class EventFeed {
    */
   followMoves(onFailure: (error: unknown) => void): () => void {
     return this.#deps.signals.onAnyMove(() => {
-      if (this.#emitter.eventNames().length > 0) void this.look().catch(onFailure);
+      if (this.#hasReaders) void this.look().catch(onFailure);
     });
   }
 
   /** Publishes. Resolves once every event that was committed before this call has its position. */
   look(): Promise<void> {
     return this.#looks.run();
+  }
+
+  /** To be called periodically, for events of other processes. */
+  async poll(): Promise<void> {
+    if (this.#hasReaders || this.#polls++ % WITHOUT_READERS === 0) await this.look();
   }
 
   /** `next` resolves when events have come since the last call, after a while, or when the signal aborts. */
@@ -86,6 +94,10 @@ export class EventFeed {
     await Promise.allSettled(this.#streams);
   }
 
+  get #hasReaders(): boolean {
+    return this.#emitter.eventNames().length > 0;
+  }
+
   async #look(): Promise<void> {
     const { db } = this.#deps;
     const before = await readHead(db);
@@ -93,8 +105,7 @@ export class EventFeed {
     const { position } = before.isWaiting ? await readHead(db) : before;
     if (position <= this.#head) return;
     const isFirst = this.#head === 0;
-    const orgs =
-      isFirst || this.#emitter.eventNames().length === 0 ? [] : await listOrgsAfter(db, this.#head);
+    const orgs = isFirst || !this.#hasReaders ? [] : await listOrgsAfter(db, this.#head);
     this.#head = position;
     // The first call does not know which events are new, so it wakes all readers.
     for (const orgId of isFirst ? this.#emitter.eventNames() : orgs) this.#emitter.emit(orgId);

@@ -13,8 +13,10 @@ import { countByKindAndState, countWaiting, JOBS_SCHEMA } from "./store.ts";
 const HEARTBEAT_S = 10;
 /** Interval at which dead processes are looked for. */
 const MONITOR_S = 5;
-/** Interval at which jobs are looked for: no notification says that the time for a retry has come. */
+/** Interval at which each worker looks for jobs while it is not notified of new ones. */
 const POLL_S = 1;
+/** The same while it is: no notification says that the time for a retry has come. */
+const NOTIFIED_POLL_S = 5;
 const CONNECTIONS = 4;
 /** How long running jobs may continue at a shutdown, before they are left for a retry. */
 const DRAIN_MS = 5_000;
@@ -95,7 +97,7 @@ export class JobQueue<Kind extends string> {
       const options = {
         localConcurrency: concurrency,
         pollingIntervalSeconds: POLL_S,
-        notifyPollingIntervalSeconds: POLL_S,
+        notifyPollingIntervalSeconds: NOTIFIED_POLL_S,
         burstWhenBatchFull: true,
       };
       await this.#boss.work<{ id: string }>(name, options, async (jobs) => {
