@@ -26,9 +26,9 @@ export const LONG = [
 ];
 
 /**
- * Tests without machines that are no part of it: of every crash point, of every defence, of random loads, of floods and hostile
- * peers that take long, of the kernel's rules, of artifacts, builds, previews, archives, caps, keys, object stores, events,
- * the audit log and kernels of code in all their cases, and of whole services.
+ * Tests without machines that are no part of it: of every crash point, of every defence, of random loads and random input, of
+ * floods and hostile peers that take long, of the kernel's rules, of artifacts, builds, previews, archives, caps, keys, object
+ * stores, events, the audit log and kernels of code in all their cases, and of whole services.
  */
 export const EXHAUSTIVE = [
   "packages/control/src/**/{crash-points*,histories,serialised,lapsed-leases,rotation}.test.ts",
@@ -41,12 +41,12 @@ export const EXHAUSTIVE = [
   "packages/gateway/src/connections/{hostile-origin,reflection}.test.ts",
   "packages/gateway/src/{dns/listen,egress/survival,egress/sent-ahead,previews/hostile-guest}.test.ts",
   "packages/node/src/network/{networks,ruleset}.test.ts",
-  "packages/sdk/src/code/{code-context,code-time}.test.ts",
+  "packages/sdk/src/code/{code-context,code-results,code-time}.test.ts",
   "packages/objects/src/s3-store.test.ts",
   "packages/oci/src/hostile-transfer.test.ts",
-  "packages/archive/src/{hostile-store,random-folders,killed}.test.ts",
-  "packages/node/src/archives/deaths.test.ts",
+  "packages/archive/src/{hostile-store,random-folders,killed,stores}.test.ts",
+  "packages/node/src/archives/{archives,deaths}.test.ts",
   "packages/node/src/**/crash-points.test.ts",
-  "test/{defences/*,fuzz/hostile-agent}.test.ts",
-  "test/{backup,power-cut,setup-templates,storage,update}.test.ts",
+  "test/{defences/*,fuzz/*}.test.ts",
+  "test/{backup,forwarding,power-cut,setup-templates,storage,update}.test.ts",
 ];
