@@ -8,7 +8,7 @@ const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5000;
 /** Milliseconds after which a running process counts as healthy: the back-off starts again at its next death. */
 const HEALTHY_MS = 10_000;
-/** Deaths in a row after which a first start counts as hopeless. */
+/** Deaths after which a first start counts as hopeless. */
 export const HOPELESS_DEATHS = 6;
 
 export interface KeeperDeps {
@@ -33,7 +33,7 @@ export class Keeper {
     this.#deps = deps;
   }
 
-  /** All deaths. A slow host may take longer than a healthy process runs to get to the point where one dies. */
+  /** All deaths since the start. On a slow host a process may run long enough to count as healthy before it fails. */
   get deaths(): number {
     return this.#deaths;
   }

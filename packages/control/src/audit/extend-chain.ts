@@ -35,9 +35,9 @@ export async function extendChains(deps: ChainDeps): Promise<void> {
   for (let linked = AT_ONCE; linked === AT_ONCE; ) linked = await extendOnce(deps);
 }
 
-/** Links one batch. Returns the number of entries, 0 if another process does it. */
+/** Links one batch. Returns the number of entries, 0 if none waits or another process does it. */
 async function extendOnce(deps: ChainDeps): Promise<number> {
-  // Mostly nothing waits. A transaction and its lock would cost four times as much to find that out.
+  // Mostly none waits: one statement finds that out, and a transaction with its lock takes four.
   if ((await listUnlinked(deps.db, 1)).length === 0) return 0;
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await lockChains(tx))) return 0;

@@ -13,7 +13,7 @@ import { listOrgsAfter, readHead } from "./store.ts";
 
 /** After this time a reader reads the database, in case it was not woken. */
 const POLL_MS = 30_000;
-/** Without readers, one in so many periodic looks takes place: whoever lists events looks first. */
+/** Without readers, one of so many calls of `poll` looks. A list of events does not wait for it: it looks itself. */
 const WITHOUT_READERS = 4;
 
 export interface EventDeps {
