@@ -1,6 +1,6 @@
 /**
- * Runs the programs of control and node that say what is stored (`storage.ts` of each), with the lowest priority: sessions
- * come first, for the processors and for the disk.
+ * Runs the programs of control and node that say what is stored (`storage.ts` of each), with the lowest priority
+ * (`VIV_STORAGE_NICENESS`): sessions come first, for the processors and for the disk.
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -13,7 +13,7 @@ import { withConfigInForce } from "../install/config-in-force.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
 
-const IDLE = ["ionice", "--class", "3", "nice", "--adjustment=19"] as const;
+const LOWEST_PRIORITY = "19";
 
 /** Runs both programs, each called with the lines that it writes. */
 export interface Programs {
@@ -33,6 +33,7 @@ export async function withPrograms<T>(
   return await withPool({ layout, terminal, isNeeded: true, command }, ({ isHeld }) =>
     withAddress({ layout, place, isHeld, command }, (url) => {
       const dirs = ["--data-dir", layout.dataDir, "--images-dir", layout.imagesDir];
+      const given = { niceness: inForce.childEnv.VIV_STORAGE_NICENESS || LOWEST_PRIORITY, signal };
       const env = {
         ...inForce.childEnv,
         DATABASE_URL: url,
@@ -43,24 +44,27 @@ export async function withPrograms<T>(
       };
       return work({
         node: (args, onLine) =>
-          run(ENTRY_POINTS.storageOfNode, [...args, ...dirs], { env: inForce.childEnv, signal, onLine }),
-        control: (args, onLine) => run(ENTRY_POINTS.storageOfControl, args, { env, signal, onLine }),
+          run(ENTRY_POINTS.storageOfNode, [...args, ...dirs], { ...given, env: inForce.childEnv, onLine }),
+        control: (args, onLine) => run(ENTRY_POINTS.storageOfControl, args, { ...given, env, onLine }),
       });
     }),
   );
 }
 
+interface Call {
+  env: Record<string, string>;
+  niceness: string;
+  signal: AbortSignal;
+  onLine: (line: never) => void;
+}
+
 async function run(
   program: string,
   args: readonly string[],
-  {
-    env,
-    signal,
-    onLine,
-  }: { env: Record<string, string>; signal: AbortSignal; onLine: (line: never) => void },
+  { env, niceness, signal, onLine }: Call,
 ): Promise<void> {
-  const [command, ...before] = IDLE;
-  const child = spawn(command, [...before, process.execPath, program, ...args], {
+  const idle = ["--class", "3", "nice", `--adjustment=${niceness}`];
+  const child = spawn("ionice", [...idle, process.execPath, program, ...args], {
     stdio: ["ignore", "pipe", "pipe"],
     cwd: "/",
     env: { ...env, NODE_NO_WARNINGS: "1" },
