@@ -3,7 +3,6 @@ import { availableParallelism } from "node:os";
 import { SLOWNESS } from "@vivarium/kit/test-support/slowness";
 import { defineConfig } from "vitest/config";
 import { EXHAUSTIVE, LONG, QUICK } from "./test/quick.ts";
-import { LongFirst } from "./test/support/long-first.ts";
 
 // For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
 process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
@@ -50,7 +49,6 @@ export default defineConfig({
     // What ends with the run, a service with its machines or a database server, takes its time on a busy host; cut off, it
     // would be left behind.
     teardownTimeout: PATIENCE_MS,
-    sequence: { sequencer: LongFirst },
     projects: [
       {
         test: {

@@ -18,7 +18,8 @@ import { type Job, type Outcome, whyUnnoticed } from "./outcome.ts";
 import { replaceOnce } from "./without.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const PATIENCE_MS = size({ ci: 5, full: 60 }) * 60_000 * SLOWNESS;
+/** Twice what the rows of a run take on a busy host. */
+const PATIENCE_MS = size({ ci: 10, full: 60 }) * 60_000 * SLOWNESS;
 /** Starts of vitest side by side, each in a namespace of its own: most of the time their tests wait. */
 const LANES = 2;
 /** Namespaces have their names in a folder that is shared with the host unless something is mounted there. */
