@@ -70,18 +70,23 @@ export class ArchiveWorld {
     return (await this.rows("select space_id from archives where session_id = $1", [id]))[0].space_id;
   }
 
-  /** The service with another node, whose data directory is empty, until `work` is done. */
+  /**
+   * The service with another node, whose data directory is empty, until `work` is done. The first node is away meanwhile:
+   * its control would hold a machine of the other for lost.
+   */
   async withEmptyNode<T>(work: (other: Control) => Promise<T>): Promise<T> {
     const node = new FakeNode({ isScripted: true });
     await node.listen();
     const settings = { ...this.control.settings, nodeSocket: node.socketPath };
     const app = await createApp(settings, silentLog);
     const { key, sql } = this.control;
+    await this.control.node.goDown();
     try {
       return await work(new Control({ app, node, key, sql, settings }));
     } finally {
       await app.close();
       await node.close();
+      await this.control.node.listen();
     }
   }
 
